@@ -1,0 +1,300 @@
+"""The ``partlabel`` command: turns words into calls and results into words, nothing more.
+
+What a command needs is imported when it runs, so that ``--help`` and mistakes answer at once.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from partlabel.errors import PartlabelError, PartlabelWarning
+from partlabel.version import VERSION
+
+if TYPE_CHECKING:
+    from partlabel.formats import Reading
+
+app = typer.Typer(
+    name="partlabel",
+    help="Multi-label image classification when most labels are unknown.",
+    epilog="Every command answers to --help. Try it: partlabel demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Labels = Annotated[Path, typer.Argument(help="A label file, or a folder for formats that are one.")]
+Output = Annotated[Path, typer.Argument(help="Where to write; an existing file is replaced.")]
+Format = Annotated[
+    Optional[str],  # noqa: UP045  # typer reads the annotation
+    typer.Option(
+        "--format",
+        help="csv, cells, open-images, coco, lvis, voc, label-studio, hf, chexpert or arrow; "
+        "decided by content if not given.",
+    ),
+]
+To = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--to", help="Format to write; decided by the file's ending if not given."),
+]
+Unlisted = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--unlisted",
+        help="What a class is where the file does not list it: absent or unknown. "
+        "Needed by coco and voc, which list only what is present.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Seed = Annotated[int, typer.Option("--seed", help="Another seed gives another draw.")]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit code: 0 done, 1 the job failed, 2 the call is wrong."""
+    from partlabel.terminal import complain
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PartlabelWarning)
+        show = warnings.showwarning
+
+        def tell(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, PartlabelWarning):
+                complain("warning", str(message), "yellow")
+            else:
+                show(message, category, *rest, **more)
+
+        warnings.showwarning = tell
+        try:
+            app(arguments)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+        except PartlabelError as error:
+            complain("error", str(error), "bold red")
+            return error.exit_code
+        except MemoryError:
+            complain("error", "not enough memory for this", "bold red")
+            return 1
+        return 0
+
+
+def run() -> None:
+    """Run the command that the shell was given."""
+    sys.exit(main())
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"partlabel {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def inspect(
+    labels: Labels,
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder of the images: each is looked for and decoded."),
+    ] = None,
+    format: Format = None,
+    unlisted: Unlisted = None,
+    every_class: Annotated[bool, typer.Option("--all", help="Show every class.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a label file knows: per class present, absent and unknown, and what is wrong.
+
+    Example: partlabel inspect labels.csv --images photos/
+    """
+    from partlabel import formats, inspection, terminal
+
+    reading = formats.read(labels, format, unlisted, strict=False)
+    with terminal.progress("checking images") as progress:
+        found = inspection.inspect(reading.table, reading.notes, images, progress)
+    if as_json:
+        typer.echo(json.dumps({"path": str(labels), **found.as_json()}, indent=1))
+    else:
+        terminal.show_inspection(str(labels), found, every_class=every_class)
+
+
+@app.command()
+def convert(
+    labels: Annotated[Path, typer.Argument(metavar="IN", help="The label file to read.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; replaced if there.")],
+    format: Format = None,
+    to: To = None,
+    unlisted: Unlisted = None,
+    as_json: Json = False,
+) -> None:
+    """Write a label file in another format; warns of what that format cannot hold.
+
+    Example: partlabel convert instances.json labels.csv --unlisted unknown
+    """
+    from partlabel import formats
+
+    reading = _read(labels, format, unlisted, quiet=as_json)
+    formats.write_labels(reading.table, out, to)
+    _wrote(out, reading.table, as_json)
+
+
+@app.command()
+def merge(
+    labels: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Label files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write; replaced if there.")],
+    conflict: Annotated[
+        str,
+        typer.Option(
+            help="A label that is present in one file and absent in another: "
+            "error, unknown, ours (the earlier file holds) or theirs (the later one)."
+        ),
+    ] = "error",
+    format: Format = None,
+    to: To = None,
+    unlisted: Unlisted = None,
+    as_json: Json = False,
+) -> None:
+    """Join label files of any images and classes into one; what none of them knows stays unknown.
+
+    Example: partlabel merge cats.csv dogs.csv -o both.csv
+    """
+    from partlabel import formats
+    from partlabel.errors import InputError, count, one_of
+    from partlabel.labels import CONFLICT_RULES
+    from partlabel.terminal import say
+
+    rule: Any = one_of("conflict rule", conflict, CONFLICT_RULES)
+    tables = [_read(path, format, unlisted, quiet=as_json).table for path in labels]
+    merged, conflicts = tables[0], 0
+    for path, table in zip(labels[1:], tables[1:], strict=True):
+        try:
+            merged = merged.merge(table, rule)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+        conflicts += merged.conflicts
+    formats.write_labels(merged, out, to)
+    if not as_json:
+        say(f"{count(conflicts, 'conflict')}" + (f", decided by '{rule}'" if conflicts else ""))
+    _wrote(out, merged, as_json, conflicts=conflicts)
+
+
+@app.command()
+def simulate(
+    labels: Labels,
+    out: Output,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="partial (each label kept with the proportion), dense (whole images), noisy (the "
+            "others turned round), noisy+ (one present kept, the others called absent), "
+            "single-positive (one present kept, nothing else), positive+negatives (one present "
+            "and all absent)."
+        ),
+    ],
+    proportion: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="Share of labels that stay right and known (partial, dense, noisy)."),
+    ] = None,
+    per_image: Annotated[
+        bool, typer.Option("--per-image", help="partial: keep the same number in each image.")
+    ] = False,
+    seed: Seed = 0,
+    split: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Hide labels only in this split; other images stay as they are."),
+    ] = None,
+    holdout: Annotated[
+        float,
+        typer.Option(help="Share of the split that keeps its labels and becomes split 'holdout'."),
+    ] = 0.0,
+    format: Format = None,
+    to: To = None,
+    unlisted: Unlisted = None,
+    as_json: Json = False,
+) -> None:
+    """Hide labels of a fully labelled file, to study what methods make of the rest.
+
+    Example: partlabel simulate labels.csv ten.csv --strategy partial --proportion 0.1 --split train
+    """
+    from partlabel import formats
+    from partlabel import simulate as simulation
+
+    reading = _read(labels, format, unlisted, quiet=as_json)
+    table = simulation.hide(
+        reading.table, strategy, proportion, seed, split, holdout, per_image=per_image
+    )
+    formats.write_labels(table, out, to)
+    _wrote(out, table, as_json)
+
+
+@app.command()
+def scenes(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    count: Annotated[int, typer.Option(help="Number of pictures.")] = 1000,
+    classes: Annotated[int, typer.Option(help="Number of classes, at most 40.")] = 20,
+    size: Annotated[int, typer.Option(help="Pixels on a side.")] = 64,
+    seed: Seed = 0,
+    difficulty: Annotated[float, typer.Option(help="From 0 (easy) to 1 (hard).")] = 0.5,
+    objects: Annotated[float, typer.Option(help="Mean number of objects in a picture.")] = 3.5,
+    test: Annotated[float, typer.Option(help="Share of pictures in the split 'test'.")] = 0.25,
+    as_json: Json = False,
+) -> None:
+    """Make pictures with many objects, and the labels and boxes of all of them.
+
+    Writes DIR/images, DIR/labels.csv and DIR/boxes.csv.
+    """
+    from partlabel import scenes as generated
+    from partlabel import terminal
+
+    world = generated.World(classes, size, seed, difficulty, objects)
+    with terminal.progress("drawing") as progress:
+        table = generated.write(folder, count, world, test, lambda done: progress(done, count))
+    _wrote(folder / "labels.csv", table, as_json)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="A new folder for what is made.")] = Path("demo"),
+) -> None:
+    """Show it all on generated pictures: labels hidden, merged, inspected."""
+    from partlabel import demo as demonstration
+
+    demonstration.run(out)
+
+
+def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) -> "Reading":
+    """Read labels and say what was found."""
+    from partlabel import formats, terminal
+
+    reading = formats.read(path, format, unlisted)
+    if not quiet:
+        decided = "" if format else ", decided by content"
+        name = f"{path} ({reading.notes.format}{decided})"
+        terminal.say(f"read {name}: {terminal.describe(reading.table)}")
+        for remark in reading.notes.remarks:
+            terminal.say(f"  note: {remark}")
+        if reading.notes.repeated:
+            terminal.say(f"  note: {len(reading.notes.repeated):,} images described more than once")
+    return reading
+
+
+def _wrote(path: Path, table: Any, as_json: bool, **more: int) -> None:
+    from partlabel.terminal import describe, say
+
+    if as_json:
+        images, classes = table.shape
+        result = {"path": str(path), "images": images, "classes": classes, "known": table.known}
+        typer.echo(json.dumps(result | more))
+    else:
+        say(f"wrote {path}: {describe(table)}")

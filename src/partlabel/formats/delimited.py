@@ -1,0 +1,139 @@
+"""Comma, semicolon or tab separated text: read in one go by Arrow, mistakes found line by line.
+
+Arrow parses a file in all cores but knows no line numbers. So the fast pass only finds out that
+something is wrong, and a slow pass with Python's own ``csv`` then says where.
+"""
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from partlabel.errors import count
+from partlabel.files import atomic_file
+from partlabel.formats.source import LONGEST_LINE, Source
+
+ABSENT_OR_PRESENT = {"1": 1, "0": -1, "1.0": 1, "0.0": -1, "": 0}
+"""What the cells of most text formats may say. Tools that know no integer column with holes
+(pandas) write 1.0 and 0.0."""
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """The records of a delimited text after its header, by column, each value coded once."""
+
+    source: Source
+    header: list[str]
+    columns: list[pa.DictionaryArray]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def line(self, record: int) -> str:
+        """Where a record (0 is the first after the header) is in the file."""
+        for number, (line, _) in enumerate(self.source.records()):
+            if number == record + 1:
+                return f"line {line:,}"
+        return f"record {record + 1:,}"
+
+    def codes(self, column: int) -> NDArray[np.int32]:
+        """[n] for each record the number of its value among :meth:`values`."""
+        return np.asarray(self.columns[column].indices.to_numpy())
+
+    def values(self, column: int) -> list[str]:
+        """The different values of a column, in order of appearance."""
+        values: list[str] = self.columns[column].dictionary.to_pylist()
+        return values
+
+    def map(self, column: int, meaning: dict[str, int], hint: str = "") -> NDArray[np.int8]:
+        """[n] the meaning of each value of a column; another value is an error with its line."""
+        values = self.values(column)
+        known = [meaning.get(value.strip()) for value in values]
+        if None in known:
+            self.refuse(column, {v for v, k in zip(values, known, strict=True) if k is None}, hint)
+        table = np.array([k or 0 for k in known] or [0], dtype=np.int8)
+        return table[self.codes(column)]
+
+    def numbers(self, column: int) -> NDArray[np.float32]:
+        """[n] a column as numbers from 0 to 1, NaN where it is empty."""
+        values = self.values(column)
+        parsed = [_number(value) for value in values]
+        wrong = {v for v, p in zip(values, parsed, strict=True) if p is None}
+        if wrong:
+            self.refuse(column, wrong, "expected a number from 0 to 1, or nothing")
+        return np.array([p or 0.0 for p in parsed] or [0.0], dtype=np.float32)[self.codes(column)]
+
+    def refuse(self, column: int, wrong: Iterable[str], hint: str) -> None:
+        """Raise an error at the first record that has one of the wrong values in this column."""
+        wrong = set(wrong)
+        bad = [i for i, value in enumerate(self.values(column)) if value in wrong]
+        records = np.flatnonzero(np.isin(self.codes(column), bad))
+        if len(records):
+            value = self.values(column)[self.codes(column)[records[0]]]
+            shown = value if len(value) < 50 else value[:47] + "..."
+            where = f"{self.line(int(records[0]))}, column '{self.header[column]}'"
+            raise self.source.error(f"{shown!r} is not allowed; {hint}", where)
+
+
+def _number(value: str) -> float | None:
+    if not value.strip():
+        return float("nan")
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if 0 <= number <= 1 else None
+
+
+def read_delimited(source: Source) -> Delimited:
+    """Read a whole delimited text; a ragged or unreadable one is an error with its line."""
+    header, names = source.header, [f"f{i}" for i in range(len(source.header))]
+    coded = pa.dictionary(pa.int32(), pa.string())
+    lines = [line for line, _ in islice(source.records(), 2)]
+    if len(lines) < 2:
+        return Delimited(source, header, [pa.array([], type=coded) for _ in names])
+    try:
+        stream = source.utf8()
+        table = pyarrow.csv.read_csv(
+            stream if isinstance(stream, io.BytesIO) else str(stream),
+            read_options=pyarrow.csv.ReadOptions(
+                column_names=names,
+                skip_rows=lines[0] - 1,
+                skip_rows_after_names=1,
+                block_size=LONGEST_LINE,
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=source.delimiter, newlines_in_values=source.text.quoted
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, coded)),
+        )
+    except pa.ArrowException as error:
+        raise _explain(source, str(error)) from None
+    columns = [column.unify_dictionaries().combine_chunks() for column in table.itercolumns()]
+    return Delimited(source, header, columns)
+
+
+def _explain(source: Source, message: str) -> Exception:
+    width = len(source.header)
+    for line, fields in source.records():
+        if len(fields) != width:
+            found = count(len(fields), "field")
+            return source.error(f"{found}, but the header has {width:,}", f"line {line:,}")
+    return source.error(f"cannot be read as a table ({message})")
+
+
+def write_delimited(path: Path, header: list[str], records: Iterable[Iterable[object]]) -> None:
+    """Write a comma-separated file, whole or not at all."""
+    with atomic_file(path) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(records)
+        text.detach()

@@ -1,0 +1,201 @@
+"""The ``hf`` format: the metadata file of an image folder as Hugging Face datasets have it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from partlabel.errors import InputError
+from partlabel.files import atomic_file
+from partlabel.formats.base import Format, drops_scores
+from partlabel.formats.delimited import (
+    ABSENT_OR_PRESENT,
+    Delimited,
+    read_delimited,
+    write_delimited,
+)
+from partlabel.formats.parquet import read_parquet
+from partlabel.formats.source import Source
+from partlabel.formats.stated import Notes, Stated
+from partlabel.formats.wide import read_wide, splits_of, wide_rows
+from partlabel.labels import LabelTable, Names
+
+_FILES = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+
+
+class ImageFolder(Format):
+    """``file_name`` and a column a class: 1 present, 0 absent, null unknown.
+
+    Reads a metadata file, a folder with one, or a folder of folders with one each, whose names are
+    then the splits.
+    """
+
+    name = "hf"
+    suffixes = (".jsonl",)
+    lists_every_cell = True
+
+    def matches(self, source: Source) -> bool:
+        """Metadata files have a column ``file_name``."""
+        if source.kind == "folder":
+            return bool(_metadata_files(source.path))
+        if source.kind == "parquet":
+            return "file_name" in source.parquet_columns
+        return source.kind == "jsonl" or (source.kind == "text" and "file_name" in source.header)
+
+    def read(self, source: Source) -> Stated:
+        """One file, or one file per split."""
+        if source.kind != "folder":
+            return _read_file(source)
+        files = _metadata_files(source.path)
+        if not files:
+            names = ", ".join(_FILES)
+            raise source.error(f"no metadata file ({names}) in the folder or its subfolders")
+        if files[0].parent == source.path:
+            return _read_file(Source(files[0]))
+        return _join([(path.parent.name, _read_file(Source(path))) for path in files])
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """As the file's ending says: .jsonl, .csv or .parquet."""
+        header = ["file_name", *(["split"] if table.splits is not None else []), *table.classes]
+        if len(set(header)) < len(header):
+            raise InputError("the hf format keeps the columns 'file_name' and 'split' for itself")
+        if path.suffix.lower() == ".csv":
+            write_delimited(path, header, _rows(table))
+        elif path.suffix.lower() == ".parquet":
+            columns = _columns(table)
+            with atomic_file(path) as stream:
+                pyarrow.parquet.write_table(pa.table(columns), stream)
+        elif path.suffix.lower() in (".jsonl", ".ndjson"):
+            words = {"1": 1, "0": 0, "": None}
+            first = len(header) - len(table.classes)
+            with atomic_file(path) as stream:
+                for row in _rows(table):
+                    values = [*row[:first], *(words[word] for word in row[first:])]
+                    record = dict(zip(header, values, strict=True))
+                    stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+        else:
+            raise InputError(f"{path}: name an hf file metadata.jsonl, metadata.csv or .parquet")
+
+    def drops(self, table: LabelTable) -> list[str]:
+        """Values alone."""
+        return drops_scores(table)
+
+
+@dataclass(frozen=True)
+class JsonLines(Delimited):
+    """JSON objects line by line, as columns of text."""
+
+    lines: list[int]
+
+    def line(self, record: int) -> str:
+        """Blank lines count."""
+        return f"line {self.lines[record]:,}"
+
+
+def _read_file(source: Source) -> Stated:
+    readers = {"parquet": read_parquet, "jsonl": _read_json_lines, "json": _read_json_lines}
+    text = readers.get(source.kind, read_delimited)(source)
+    if "file_name" not in text.header:
+        raise source.error("no column is called 'file_name'; it names the image of each row")
+    image = text.header.index("file_name")
+    columns = [i for i, name in enumerate(text.header) if name not in ("file_name", "split")]
+    hint = "a label is 1 (present), 0 (absent) or null (unknown); take other columns out"
+    stated = read_wide(text, image, columns, ABSENT_OR_PRESENT, hint)
+    if "split" in text.header:
+        stated.splits = splits_of(text, image, text.header.index("split"), stated)
+    return stated
+
+
+def _read_json_lines(source: Source) -> Delimited:
+    records: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for number, line in enumerate(source.lines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise source.error(f"not valid JSON: {error}", f"line {number:,}") from error
+        if not isinstance(record, dict):
+            raise source.error("expected a JSON object {...}", f"line {number:,}")
+        records.append(record)
+        numbers.append(number)
+    header = list(dict.fromkeys(key for record in records for key in record))
+    columns = []
+    for name in header:
+        try:
+            values = pa.array([_text(record.get(name)) for record in records], pa.string())
+        except UnicodeEncodeError as error:
+            raise source.error(f"column '{name}' holds invalid text: {error}") from error
+        columns.append(values.dictionary_encode())
+    return JsonLines(source, header, columns, numbers)
+
+
+def _text(value: object) -> str:
+    """A JSON value as a text file would have it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return str(value)
+
+
+def _metadata_files(folder: Path) -> list[Path]:
+    for places in ([folder], sorted(path for path in folder.iterdir() if path.is_dir())):
+        files = [place / name for place in places for name in _FILES if (place / name).is_file()]
+        if files:
+            return files
+    return []
+
+
+def _join(parts: list[tuple[str, Stated]]) -> Stated:
+    """Several files as one; an image's name gets its folder in front."""
+    classes = Names(list(dict.fromkeys(name for _, part in parts for name in part.classes)))
+    images = [f"{folder}/{name}" for folder, part in parts for name in part.images]
+    sizes = [len(part.images) for _, part in parts]
+    before = np.cumsum([0, *sizes])
+    notes = Notes()
+    for folder, part in parts:
+        notes.repeated += [f"{folder}/{name}" for name in part.notes.repeated]
+    records = np.concatenate([part.record for _, part in parts if part.record is not None])
+    part_of = np.repeat(np.arange(len(parts)), [len(part.value) for _, part in parts])
+
+    def where(at: int) -> str:
+        folder, part = parts[int(part_of[at])]
+        return f"{folder}, {part.where(int(records[at]))}"
+
+    return Stated(
+        Names(images),
+        classes,
+        np.concatenate([part.image + at for (_, part), at in zip(parts, before, strict=False)]),
+        np.concatenate([classes.find(part.classes)[part.label] for _, part in parts]),
+        np.concatenate([part.value for _, part in parts]),
+        where=where,
+        splits=Names(
+            [folder for (folder, _), n in zip(parts, sizes, strict=True) for _ in range(n)]
+        ),
+        notes=notes,
+    )
+
+
+def _rows(table: LabelTable) -> Iterator[list[Any]]:
+    rows = wide_rows(table, {1: "1", -1: "0", 0: ""})
+    if table.splits is None:
+        return rows
+    return ([row[0], name, *row[1:]] for row, name in zip(rows, table.splits, strict=True))
+
+
+def _columns(table: LabelTable) -> dict[str, pa.Array]:
+    columns = {"file_name": table.ids.plain()}
+    if table.splits is not None:
+        columns["split"] = table.splits.plain()
+    labels = table.dense()
+    for j, name in enumerate(table.classes):
+        value = labels[:, j]
+        columns[name] = pa.array((value > 0).astype(np.int8), mask=value == 0)
+    return columns

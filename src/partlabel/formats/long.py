@@ -1,0 +1,178 @@
+"""Formats with a row a cell: ``cells`` and ``open-images``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from partlabel.files import atomic_file
+from partlabel.formats.base import Format, drops_scores, drops_silent, drops_splits
+from partlabel.formats.delimited import (
+    ABSENT_OR_PRESENT,
+    Delimited,
+    read_delimited,
+    write_delimited,
+)
+from partlabel.formats.parquet import read_parquet
+from partlabel.formats.source import Source
+from partlabel.formats.stated import Stated
+from partlabel.formats.wide import sample
+from partlabel.labels import ABSENT, HUMAN, MODEL, PRESENT, LabelTable, Names
+
+_SOURCES = {"human": HUMAN, "model": MODEL, "": HUMAN}
+_COLUMNS = ("image", "class", "value", "score", "source")
+
+
+class CellList(Format):
+    """``image,class,value,score,source``: the form of completed tables, as CSV or Parquet.
+
+    A row without value but with a score is a cell that is still unknown.
+    """
+
+    name = "cells"
+    suffixes = (".parquet",)
+
+    def matches(self, source: Source) -> bool:
+        """A column each for image, class and value, and nothing foreign."""
+        if source.kind == "parquet":
+            return set(_COLUMNS[:3]) <= set(source.parquet_columns)
+        if source.kind != "text" or not set(_COLUMNS[:3]) <= set(source.header):
+            return False
+        value = source.header.index("value")
+        values = {fields[value].strip() for fields in sample(source) if len(fields) > value}
+        return set(source.header) <= set(_COLUMNS) and values <= set(ABSENT_OR_PRESENT)
+
+    def read(self, source: Source) -> Stated:
+        """Parquet or delimited text alike."""
+        text = read_parquet(source) if source.kind == "parquet" else read_delimited(source)
+        value = text.map(
+            _column(text, "value"), ABSENT_OR_PRESENT, "write 1, 0, or nothing (only a score)"
+        )
+        scores = sources = None
+        if "score" in text.header:
+            scores = text.numbers(_column(text, "score"))
+        if "source" in text.header:
+            sources = text.map(_column(text, "source"), _SOURCES, "write human or model")
+        return _stated(text, "image", "class", value, scores, sources)
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """Parquet if the file is to be called so, else CSV."""
+        if path.suffix.lower() == ".parquet":
+            with atomic_file(path) as stream:
+                pyarrow.parquet.write_table(_as_arrow(table), stream)
+        else:
+            write_delimited(path, list(_COLUMNS), _cell_rows(table))
+
+    def drops(self, table: LabelTable) -> list[str]:
+        """What has no cell has no row."""
+        return drops_splits(table) + drops_silent(table)
+
+
+class OpenImages(Format):
+    """``ImageID,Source,LabelName,Confidence``: 1 present, 0 absent, a fraction is a score."""
+
+    name = "open-images"
+
+    def matches(self, source: Source) -> bool:
+        """Open Images' own column names."""
+        needed = {"ImageID", "LabelName", "Confidence"}
+        return source.kind == "text" and needed <= set(source.header)
+
+    def read(self, source: Source) -> Stated:
+        """Columns other than the four are passed over."""
+        text = read_delimited(source)
+        confidence = _column(text, "Confidence")
+        text.refuse(confidence, {""}, "expected 1 (present), 0 (absent) or a fraction (a score)")
+        number = text.numbers(confidence)
+        value = np.where(number == 1, PRESENT, np.where(number == 0, ABSENT, 0)).astype(np.int8)
+        is_score = value == 0
+        scores = np.where(is_score, number, np.nan).astype(np.float32) if is_score.any() else None
+        return _stated(text, "ImageID", "LabelName", value, scores, None)
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """Known labels as verified by people, scores of unknown cells as a machine's."""
+        header = ["ImageID", "Source", "LabelName", "Confidence"]
+        records = (
+            [image, "verification", label, value]
+            if value != ""
+            else [image, "machine", label, score]
+            for image, label, value, score, _ in _cell_rows(table)
+        )
+        write_delimited(path, header, records)
+
+    def drops(self, table: LabelTable) -> list[str]:
+        """Keeps the scores of unknown cells only, if they are fractions."""
+        cells = table.cells
+        known = cells.where(cells.values != 0)
+        lost = drops_scores(table.with_cells(known))
+        if cells.scores is not None and np.isin(cells.scores[cells.values == 0], (0, 1)).any():
+            lost.append("that some scores of 0 and 1 are no labels")
+        return lost + drops_splits(table) + drops_silent(table)
+
+
+def _column(text: Delimited, name: str) -> int:
+    if text.header.count(name) != 1:
+        found = "is missing" if name not in text.header else "is there twice"
+        raise text.source.error(f"the column '{name}' {found} in the header", "line 1")
+    return text.header.index(name)
+
+
+def _stated(
+    text: Delimited,
+    image_column: str,
+    class_column: str,
+    value: NDArray[np.int8],
+    scores: NDArray[np.float32] | None,
+    sources: NDArray[np.int8] | None,
+) -> Stated:
+    """Images in order of appearance, classes by name."""
+    image, label = _column(text, image_column), _column(text, class_column)
+    text.refuse(image, {""}, "an image needs a name")
+    text.refuse(label, [v for v in text.values(label) if not v.strip()], "a class needs a name")
+    names = [name.strip() for name in text.values(label)]
+    classes = sorted(set(names))
+    place = {name: i for i, name in enumerate(classes)}
+    to_class = np.array([place[name] for name in names] or [0], dtype=np.int64)
+    return Stated(
+        Names(text.columns[image].dictionary),
+        Names(classes),
+        text.codes(image),
+        to_class[text.codes(label)],
+        value,
+        scores,
+        sources,
+        where=text.line,
+    )
+
+
+def _cell_rows(table: LabelTable) -> Iterator[tuple[str, str, str, str, str]]:
+    """image, class, value, score, source of each cell, as text."""
+    cells, classes = table.cells, list(table.classes)
+    words = {PRESENT: "1", ABSENT: "0", 0: ""}
+    scores = (str(s) if s == s else "" for s in cells.scores_or_nan())  # NaN is not itself
+    sources = np.where(cells.values == 0, MODEL, cells.sources_or_human()).tolist()
+    counts = np.diff(cells.starts).tolist()
+    images = (name for name, n in zip(table.ids, counts, strict=True) for _ in range(n))
+    columns, values = cells.columns.tolist(), cells.values.tolist()
+    for image, column, value, score, origin in zip(
+        images, columns, values, scores, sources, strict=True
+    ):
+        yield image, classes[column], words[value], score, "model" if origin else "human"
+
+
+def _as_arrow(table: LabelTable) -> pa.Table:
+    cells = table.cells
+    sources = np.where(cells.values == 0, MODEL, cells.sources_or_human())
+    return pa.table(
+        {
+            "image": pc.take(table.ids.plain(), cells.rows),
+            "class": pc.take(table.classes.plain(), cells.columns),
+            "value": pa.array((cells.values + 1) // 2, mask=cells.values == 0),
+            "score": pa.array(cells.scores_or_nan(), from_pandas=True),
+            "source": pc.take(pa.array(["human", "model"]), sources),
+        }
+    )

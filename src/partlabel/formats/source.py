@@ -1,0 +1,187 @@
+"""A label file or folder as it lies on disk, looked at once and shared by every format's reader."""
+
+import codecs
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from partlabel.errors import InputError
+
+LONGEST_LINE = 16 << 20
+"""Bytes in a line of text; a longer one is no label file, and is not read into memory."""
+
+Kind = Literal["folder", "json", "jsonl", "parquet", "arrow", "xml", "text"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """What one pass over a text file found."""
+
+    encoding: str
+    quoted: bool
+
+
+class Source:
+    """A label file or folder; everything costly is read when asked for, and once."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            exists = self.path.exists()
+        except (OSError, ValueError) as error:
+            raise InputError(f"{os.fspath(path)!r}: not a path ({error})") from None
+        if not exists:
+            raise InputError(f"{self.path}: there is no such file or folder")
+        if self.path.is_file() and self.path.stat().st_size == 0:
+            raise self.error("the file is empty")
+
+    def error(self, message: str, where: str = "") -> InputError:
+        """An error about this file, at a place in it."""
+        return InputError(f"{self.path}{', ' + where if where else ''}: {message}")
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of the file."""
+        try:
+            with self.path.open("rb") as stream:
+                return stream.read(1 << 16)
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What sort of file this is, by its first bytes."""
+        if self.path.is_dir():
+            return "folder"
+        if self.head.startswith(b"PAR1"):
+            return "parquet"
+        if self.head.startswith(b"ARROW1"):
+            return "arrow"
+        start = self.head.removeprefix(codecs.BOM_UTF8).lstrip()
+        if start.startswith(b"<"):
+            return "xml"
+        if not start.startswith((b"{", b"[")):
+            return "text"
+        if self.path.suffix.lower() in (".jsonl", ".ndjson"):
+            return "jsonl"
+        return "jsonl" if _is_object(start.split(b"\n", 1)[0], with_key="file_name") else "json"
+
+    @cached_property
+    def text(self) -> Text:
+        """The encoding of a text file, after a look at all of it."""
+        if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return Text("utf-16", quoted=True)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        encoding, quoted, lines = "utf-8", False, 0
+        try:
+            with self.path.open("rb") as stream:
+                while chunk := stream.read(LONGEST_LINE):
+                    if (at := chunk.find(b"\0")) >= 0:
+                        line = lines + chunk.count(b"\n", 0, at) + 1
+                        raise self.error("a NUL byte; this is not a text file", f"line {line:,}")
+                    breaks = chunk.count(b"\n")
+                    if len(chunk) == LONGEST_LINE and not breaks and b"\r" not in chunk:
+                        size = f"longer than {LONGEST_LINE >> 20} MiB"
+                        raise self.error(f"the line is {size}", f"line {lines + 1:,}")
+                    lines += breaks
+                    quoted = quoted or b'"' in chunk
+                    if encoding == "utf-8":
+                        try:
+                            decoder.decode(chunk)
+                        except UnicodeDecodeError:
+                            encoding = "latin-1"
+            if encoding == "utf-8":
+                decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            encoding = "latin-1"
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+        return Text(encoding, quoted)
+
+    def utf8(self) -> "Path | io.BytesIO":
+        """The text in UTF-8: the file itself, or a translated copy."""
+        if self.text.encoding == "utf-8":
+            return self.path
+        try:
+            text = self.path.read_bytes().decode(self.text.encoding)
+        except UnicodeDecodeError as error:
+            raise self.error(f"not valid {self.text.encoding}: {error}") from error
+        return io.BytesIO(text.encode())
+
+    def lines(self) -> Iterator[str]:
+        """The lines of the text, with their ends, for ``csv`` and for JSON lines."""
+        encoding = "utf-8-sig" if self.text.encoding == "utf-8" else self.text.encoding
+        with self.path.open(encoding=encoding, newline="") as stream:
+            try:
+                yield from stream
+            except UnicodeDecodeError as error:
+                raise self.error(f"not valid {encoding}: {error}") from error
+
+    @cached_property
+    def delimiter(self) -> str:
+        """The first of comma, semicolon and tab in the header of a delimited text."""
+        header = next(self.lines(), "")
+        places = {header.find(mark): mark for mark in ",;\t" if mark in header}
+        return places[min(places)] if places else ","
+
+    def records(self) -> Iterator[tuple[int, list[str]]]:
+        """Line number and fields of each record of a delimited text, blank lines left out."""
+        reader = csv.reader(self.lines(), delimiter=self.delimiter)
+        line = 1
+        while True:
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise self.error(str(error), f"line {line:,}") from error
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+
+    @cached_property
+    def header(self) -> list[str]:
+        """The first record of a delimited text, without spaces around its names."""
+        for _, fields in self.records():
+            return [field.strip() for field in fields]
+        raise self.error("the file is empty")
+
+    @cached_property
+    def parquet_columns(self) -> list[str]:
+        """The column names of a Parquet file."""
+        try:
+            return list(pyarrow.parquet.read_schema(self.path).names)
+        except (pa.ArrowException, OSError) as error:
+            raise self.error(f"cannot be read as Parquet ({error})") from error
+
+    @cached_property
+    def json(self) -> Any:
+        """The parsed JSON document."""
+        try:
+            return json.loads(self.path.read_bytes())
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno:,}, column {error.colno:,}"
+            raise self.error(f"not valid JSON: {error.msg}", where) from error
+        except RecursionError as error:
+            raise self.error("not a label file: its JSON is nested too deeply") from error
+        except ValueError as error:  # not UTF-8, or an integer of thousands of digits
+            raise self.error(f"not valid JSON: {error}") from error
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+
+
+def _is_object(line: bytes, with_key: str) -> bool:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and with_key in value

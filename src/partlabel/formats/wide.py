@@ -1,0 +1,165 @@
+"""Formats with a row an image and a column a class: ``csv`` and ``chexpert``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from partlabel.errors import InputError
+from partlabel.formats.base import Format, drops_scores, drops_splits
+from partlabel.formats.delimited import (
+    ABSENT_OR_PRESENT,
+    Delimited,
+    read_delimited,
+    write_delimited,
+)
+from partlabel.formats.source import Source
+from partlabel.formats.stated import Notes, Stated, only_once
+from partlabel.labels import LabelTable, Names
+
+_HINT = "write 1 (present), 0 (absent) or leave the cell empty (unknown)"
+
+
+class Csv(Format):
+    """``image,[split,]class...`` with 1 present, 0 absent, empty unknown."""
+
+    name = "csv"
+    suffixes = (".csv", ".tsv")
+    lists_every_cell = True
+
+    def matches(self, source: Source) -> bool:
+        """The first column is called image, and the first records hold labels."""
+        if source.kind != "text" or source.header[0].lower() != "image" or len(source.header) < 2:
+            return False
+        first = 2 if source.header[1] == "split" else 1
+        values = {value.strip() for fields in sample(source) for value in fields[first:]}
+        return values <= {*ABSENT_OR_PRESENT, "-1", "-1.0"}  # read() explains what -1 is not
+
+    def read(self, source: Source) -> Stated:
+        """The first column is the image, whatever it is called."""
+        text = read_delimited(source)
+        first = 2 if text.header[1:2] == ["split"] else 1
+        stated = read_wide(text, 0, list(range(first, len(text.header))), ABSENT_OR_PRESENT, _HINT)
+        if first == 2:
+            stated.splits = splits_of(text, 0, 1, stated)
+        return stated
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """Splits get a column of their own if there are any."""
+        header, splits = ["image"], None
+        if table.splits is not None or "split" in table.classes:
+            header, splits = ["image", "split"], table.splits or [""] * len(table)
+        rows = wide_rows(table, {1: "1", -1: "0", 0: ""})
+        if splits is None:
+            records: Iterator[list[str]] = rows
+        else:
+            records = ([row[0], name, *row[1:]] for row, name in zip(rows, splits, strict=True))
+        write_delimited(path, [*header, *table.classes], records)
+
+    def drops(self, table: LabelTable) -> list[str]:
+        """Values alone."""
+        return drops_scores(table)
+
+
+class CheXpert(Format):
+    """``Path,...`` with 1.0 present, 0.0 absent, and -1.0 (uncertain) or blank unknown."""
+
+    name = "chexpert"
+    lists_every_cell = True
+    about_the_picture = ("Sex", "Age", "Frontal/Lateral", "AP/PA")
+
+    def matches(self, source: Source) -> bool:
+        """The first column is called Path."""
+        return source.kind == "text" and source.header[0] == "Path" and len(source.header) > 1
+
+    def read(self, source: Source) -> Stated:
+        """Counts the uncertain cells of each class apart."""
+        text = read_delimited(source)
+        columns = [
+            i for i, name in enumerate(text.header) if i and name not in self.about_the_picture
+        ]
+        hint = "write 1.0 (present), 0.0 (absent), -1.0 (uncertain) or leave the cell empty"
+        meaning = {**ABSENT_OR_PRESENT, "-1.0": 0, "-1": 0}
+        stated = read_wide(text, 0, columns, meaning, hint)
+        for column in columns:
+            codes = [i for i, value in enumerate(text.values(column)) if value.strip()[:1] == "-"]
+            uncertain = int(np.isin(text.codes(column), codes).sum())
+            if uncertain:
+                stated.notes.uncertain[text.header[column]] = uncertain
+        return stated
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """Unknown cells stay blank."""
+        rows = wide_rows(table, {1: "1.0", -1: "0.0", 0: ""})
+        write_delimited(path, ["Path", *table.classes], rows)
+
+    def drops(self, table: LabelTable) -> list[str]:
+        """Values alone, and no splits."""
+        meta = [name for name in self.about_the_picture if name in table.classes]
+        if meta:
+            raise InputError(f"the chexpert format keeps the column '{meta[0]}' for another use")
+        return drops_scores(table) + drops_splits(table)
+
+
+def sample(source: Source, most: int = 50) -> list[list[str]]:
+    """The first records after the header."""
+    records = []
+    for number, (_, fields) in enumerate(source.records()):
+        if number > most:
+            break
+        if number:
+            records.append(fields)
+    return records
+
+
+def read_wide(
+    text: Delimited, image: int, columns: list[int], meaning: dict[str, int], hint: str
+) -> Stated:
+    """A row an image: the column ``image`` names it, ``columns`` hold its labels."""
+    classes = [text.header[i] for i in columns]
+    if "" in classes:
+        number = columns[classes.index("")] + 1
+        raise text.source.error(f"column {number:,} has no name", "line 1")
+    if not classes:
+        raise text.source.error("no column holds labels; the header needs a column per class")
+    only_once(text.source, "column", classes)
+    text.refuse(image, {""}, "an image needs a name")
+    codes = text.codes(image)
+    matrix = np.empty((len(text), len(columns)), dtype=np.int8)
+    for j, column in enumerate(columns):
+        matrix[:, j] = text.map(column, meaning, hint)
+    record, label = np.nonzero(matrix)
+    images, notes = Names(text.columns[image].dictionary), Notes()
+    times = np.bincount(codes, minlength=len(images))
+    notes.repeated = list(images.take(np.flatnonzero(times > 1)))
+    return Stated(
+        images,
+        Names(classes),
+        codes[record],
+        label,
+        matrix[record, label],
+        record=record,
+        where=text.line,
+        notes=notes,
+    )
+
+
+def wide_rows(table: LabelTable, words: dict[int, str]) -> Iterator[list[str]]:
+    """For each image its id and a word per class."""
+    chunk = max(1, 10_000_000 // max(len(table.classes), 1))
+    for start in range(0, len(table), chunk):
+        rows = np.arange(start, min(start + chunk, len(table)))
+        for name, labels in zip(table.ids.take(rows), table.dense(rows).tolist(), strict=True):
+            yield [name, *(words[value] for value in labels)]
+
+
+def splits_of(text: Delimited, image: int, split: int, stated: Stated) -> Names:
+    """The split of each image, from a column; one image in two splits is an error."""
+    images, codes = text.codes(image), text.codes(split)
+    chosen = np.zeros(len(stated.images), dtype=np.int64)
+    chosen[images] = codes
+    other = np.flatnonzero(chosen[images] != codes)
+    if len(other):
+        name = stated.images[int(images[other[0]])]
+        raise text.source.error(f"image '{name}' is in two splits", text.line(int(other[0])))
+    return Names(text.columns[split].dictionary).take(chosen)

@@ -1,0 +1,19 @@
+"""Labels with holes: a table of what is known, and what can be done with it."""
+
+from partlabel.labels.cells import HUMAN, MODEL, Cells
+from partlabel.labels.merge import CONFLICT_RULES
+from partlabel.labels.names import Names
+from partlabel.labels.table import ABSENT, PRESENT, UNKNOWN, Conflict, LabelTable
+
+__all__ = [
+    "ABSENT",
+    "CONFLICT_RULES",
+    "HUMAN",
+    "MODEL",
+    "PRESENT",
+    "UNKNOWN",
+    "Cells",
+    "Conflict",
+    "LabelTable",
+    "Names",
+]

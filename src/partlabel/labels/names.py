@@ -1,0 +1,103 @@
+"""A sequence of names that stays in Arrow's compact form until one is asked for."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from partlabel.errors import InputError, some
+
+_CHUNK = 1 << 16
+
+
+class Names(Sequence[str]):
+    """A read-only list of strings over an Arrow array: lazy, memory-mappable, quick to look up.
+
+    >>> names = Names(["cat", "dog"])
+    >>> names[1], len(names), names == ["cat", "dog"], names.find(["dog", "cow"]).tolist()
+    ('dog', 2, True, [1, -1])
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # compares by content, like a list
+
+    def __init__(self, names: "Iterable[str] | pa.Array | NDArray[Any]") -> None:
+        if isinstance(names, Names):
+            names = names.array
+        if isinstance(names, pa.ChunkedArray):
+            names = names.combine_chunks()
+        self.array = names if isinstance(names, pa.Array) else _to_arrow(names)
+        if pa.types.is_string(self.array.type):
+            self.array = self.array.cast(pa.large_string())
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Names": ...
+    def __getitem__(self, index: int | slice) -> "str | Names":
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self))[index])
+        return str(self.array[int(index)].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self.array.slice(start, _CHUNK).to_pylist()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self.find([name])[0] >= 0)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Names) and other.array.type == self.array.type:
+            return bool(self.plain().equals(other.plain()))
+        if isinstance(other, (str, bytes)) or not hasattr(other, "__len__"):
+            return NotImplemented
+        others: Any = other
+        return len(others) == len(self) and all(a == b for a, b in zip(self, others, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Names([{some(self[:4], most=3)}])" if len(self) > 3 else f"Names({list(self)})"
+
+    def plain(self) -> pa.Array:
+        """The names as one Arrow array of strings, whatever they are stored as."""
+        return self.array.cast(pa.large_string())
+
+    def take(self, rows: NDArray[np.int64]) -> "Names":
+        """The names at these positions."""
+        return Names(self.array.take(pa.array(rows)))
+
+    def find(self, names: "Iterable[str] | Names") -> NDArray[np.int64]:
+        """The position of each of ``names`` in this sequence, -1 where it is not there."""
+        wanted = names if isinstance(names, Names) else Names(names)
+        found = pc.index_in(wanted.plain(), value_set=self.plain())
+        return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _to_arrow(names: Iterable[str]) -> pa.Array:
+    values = names if isinstance(names, (list, np.ndarray)) else list(names)
+    try:
+        array = pa.array(values, type=pa.large_string())
+    except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
+        raise InputError(f"names must be valid text: {error}") from error
+    if array.null_count:
+        raise InputError(f"names must be text, but number {array.is_null().index(True)} is missing")
+    return array
+
+
+def check_names(kind: str, names: Names) -> None:
+    """Refuse names that are empty, repeated, or would break the lines of a text file."""
+    array = names.plain()
+    odd = pc.match_substring_regex(array, r"^$|[\x00-\x1f\x7f\x{FFFE}\x{FFFF}]")
+    if pc.any(odd).as_py():
+        name = array[odd.index(True).as_py()].as_py()
+        raise InputError(
+            f"{kind} number {odd.index(True).as_py() + 1} is called {name!r}; "
+            "a name needs at least one character, and no control characters or line breaks"
+        )
+    if pc.count_distinct(array).as_py() < len(array):
+        twice = [v["values"] for v in pc.value_counts(array).to_pylist() if v["counts"] > 1]
+        raise InputError(f"the {kind} name {some(twice, 1)} is there more than once")

@@ -1,0 +1,106 @@
+"""A label table in one Arrow file: open maps it into memory and reads nothing but the header.
+
+The file is an ordinary Arrow IPC file that polars, pandas or R can read too: one row an image, its
+cells a list of (class, value[, score, source]), the class names in the schema's metadata.
+"""
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from partlabel.errors import InputError
+from partlabel.files import atomic_file
+from partlabel.labels.cells import Cells
+from partlabel.labels.names import Names
+from partlabel.labels.table import LabelTable
+
+VERSION = 1
+
+_FIELDS = {"class": pa.int32(), "value": pa.int8(), "score": pa.float32(), "source": pa.int8()}
+
+
+def save(table: LabelTable, path: str | os.PathLike[str]) -> None:
+    """Write ``table`` to ``path``, whole or not at all."""
+    cells = table.cells
+    columns = {"class": cells.columns, "value": cells.values}
+    columns |= {} if cells.scores is None else {"score": cells.scores}
+    columns |= {} if cells.sources is None else {"source": cells.sources}
+    struct = pa.StructArray.from_arrays(
+        [pa.array(column, type=_FIELDS[name]) for name, column in columns.items()], list(columns)
+    )
+    arrays = {"image": table.ids.plain()}
+    if table.splits is not None:
+        arrays["split"] = table.splits.array
+    arrays["cells"] = pa.LargeListArray.from_arrays(pa.array(cells.starts), struct)
+    header = json.dumps({"version": VERSION, "classes": list(table.classes)})
+    batch = pa.record_batch(arrays).replace_schema_metadata({"partlabel": header})
+    with atomic_file(path) as stream, pa.ipc.new_file(stream, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def load(path: str | os.PathLike[str]) -> LabelTable:
+    """Map the table at ``path`` into memory."""
+    try:
+        batches = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
+        header = json.loads((batches.schema.metadata or {})[b"partlabel"])
+        version = header["version"]
+        if version != VERSION:
+            raise InputError(
+                f"{path}: a label table of version {version}; this partlabel reads {VERSION}"
+            )
+        if batches.num_record_batches != 1:
+            raise ValueError("more than one record batch")
+        batch = batches.get_batch(0)
+        batch.validate()
+        splits = Names(batch["split"]) if "split" in batch.schema.names else None
+        cells = _cells(batch["cells"])
+        return LabelTable.from_cells(
+            Names(batch["image"]), Names(header["classes"]), cells, splits, check=False
+        )
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened as a label table: {error}") from error
+    except (pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a label table that partlabel saved ({error})") from error
+
+
+def check(table: LabelTable, path: str | os.PathLike[str]) -> LabelTable:
+    """Read all of an opened table and refuse it if a cell lies outside it or holds no label."""
+    cells, (n, size) = table.cells, table.shape
+    inside = len(cells) == n and len(cells.starts) > 0 and cells.starts[0] == 0
+    inside = inside and bool((np.diff(cells.starts) >= 0).all())
+    inside = inside and int(cells.starts[-1]) == len(cells.values)
+    if len(cells.values) and inside:
+        inside = int(cells.columns.min()) >= 0 and int(cells.columns.max()) < size
+        inside = inside and int(cells.values.min()) >= -1 and int(cells.values.max()) <= 1
+    if not inside:
+        raise InputError(f"{path}: the label table is damaged: cells outside its images or classes")
+    try:
+        table.ids.array.validate(full=True)
+        return LabelTable.from_cells(table.ids, table.classes, cells, table.splits)
+    except (pa.ArrowException, InputError) as error:
+        raise InputError(f"{path}: the label table is damaged: {error}") from error
+
+
+def _cells(lists: pa.Array) -> Cells:
+    """Views, not copies, of the lists' buffers."""
+    struct = lists.values
+    names = [field.name for field in struct.type]
+    wrong = [n for n in names if n not in _FIELDS or struct.type.field(n).type != _FIELDS[n]]
+    if wrong or names[:2] != ["class", "value"] or lists.type != pa.large_list(struct.type):
+        raise ValueError(f"cells of type {lists.type}")
+
+    def column(name: str) -> Any:
+        return struct.field(name).to_numpy(zero_copy_only=True) if name in names else None
+
+    return Cells(
+        lists.offsets.to_numpy(zero_copy_only=True),
+        column("class"),
+        column("value"),
+        column("score"),
+        column("source"),
+    )

@@ -1,0 +1,96 @@
+"""What the objects look like: a shape and the pattern on it.
+
+A shape is a function of x and y in its own coordinates, about -1 to 1, that is positive inside and
+falls off roughly like the distance to its edge.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Plane = NDArray[np.float32]
+Shape = Callable[[Plane, Plane], Plane]
+
+
+def _disc(x: Plane, y: Plane) -> Plane:
+    return 0.85 - np.hypot(x, y)
+
+
+def _square(x: Plane, y: Plane) -> Plane:
+    return 0.75 - np.maximum(np.abs(x), np.abs(y))
+
+
+def _polygon(x: Plane, y: Plane, sides: int, radius: float) -> Plane:
+    angles = 2 * np.pi * np.arange(sides) / sides
+    edges = [x * np.cos(a) + y * np.sin(a) for a in angles.astype(np.float32)]
+    return radius - np.maximum.reduce(edges)
+
+
+def _triangle(x: Plane, y: Plane) -> Plane:
+    return _polygon(x, y, 3, 0.5)
+
+
+def _hexagon(x: Plane, y: Plane) -> Plane:
+    return _polygon(x, y, 6, 0.78)
+
+
+def _star(x: Plane, y: Plane) -> Plane:
+    return 0.62 + 0.27 * np.cos(5 * np.arctan2(y, x)) - np.hypot(x, y)
+
+
+def _cross(x: Plane, y: Plane) -> Plane:
+    x, y = np.abs(x), np.abs(y)
+    return np.minimum(0.9 - np.maximum(x, y), 0.26 - np.minimum(x, y))
+
+
+def _ring(x: Plane, y: Plane) -> Plane:
+    return 0.2 - np.abs(np.hypot(x, y) - 0.66)
+
+
+def _crescent(x: Plane, y: Plane) -> Plane:
+    return np.minimum(0.9 - np.hypot(x, y), np.hypot(x - 0.5, y) - 0.7)
+
+
+def _heart(x: Plane, y: Plane) -> Plane:
+    tip = 0.75 - np.abs(x) - np.abs(y - 0.1)
+    lobes = 0.44 - np.hypot(np.abs(x) - 0.38, y + 0.3)
+    return np.maximum(tip, lobes)
+
+
+def _arrow(x: Plane, y: Plane) -> Plane:
+    head = np.minimum(x, 0.85 - x - np.abs(y) * 1.1)
+    shaft = np.minimum(0.2 - np.abs(y), np.minimum(x + 0.9, 0.3 - x))
+    return np.maximum(head, shaft)
+
+
+SHAPES: dict[str, Shape] = {
+    "disc": _disc,
+    "star": _star,
+    "square": _square,
+    "crescent": _crescent,
+    "triangle": _triangle,
+    "ring": _ring,
+    "cross": _cross,
+    "heart": _heart,
+    "hexagon": _hexagon,
+    "arrow": _arrow,
+}
+
+PATTERNS: dict[str, Shape] = {
+    "plain": lambda x, y: np.ones_like(x),
+    "striped": lambda x, y: np.sin(9 * x),
+    "checked": lambda x, y: np.sin(7 * x) * np.sin(7 * y),
+    "dotted": lambda x, y: 0.35 - np.cos(8 * x) * np.cos(8 * y),
+}
+"""Where a pattern is not positive, the object has its second colour."""
+
+KINDS = [
+    (pattern, shape)
+    for patterns in (("plain", "striped"), ("checked", "dotted"))
+    for shape in SHAPES
+    for pattern in patterns
+]
+"""Pattern and shape of each class: neighbours share their shape and differ in their pattern."""
+
+CLASSES = [f"{pattern}-{shape}" for pattern, shape in KINDS]

@@ -1,0 +1,3 @@
+"""The version, in a file of its own so that the build reads it without importing anything."""
+
+VERSION = "0.1.0"

@@ -16,6 +16,13 @@ class InputError(PartlabelError, ValueError):
     exit_code = 2
 
 
+class FileError(InputError):
+    """A file is wrong; the message starts with its path and the place in it."""
+
+    def __init__(self, path: object, message: str, where: str = "") -> None:
+        super().__init__(f"{path}{', ' + where if where else ''}: {message}")
+
+
 class JobError(PartlabelError, RuntimeError):
     """The job could not be finished, for example because the disk is full. Exit code 1."""
 

@@ -38,14 +38,14 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of ``path`` only when the block ends well."""
     given = Path(path)
     target = Path(os.path.realpath(given))  # a link stays a link, its target is replaced
-    if target.is_dir():
-        raise InputError(f"{given}: cannot write here: it is a folder")
-    if target.exists() and not target.is_file():  # /dev/stdout and the like hold nothing to lose
-        with target.open("wb") as stream:
-            yield stream
-        return
     partial = _beside(target)
     try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if target.exists() and not target.is_file():  # /dev/stdout and the like: nothing to lose
+            with target.open("wb") as stream:
+                yield stream
+            return
         with partial.open("xb") as stream:
             yield stream
             stream.flush()

@@ -52,7 +52,7 @@ class ImageFiles:
         found: dict[str, str | None] = {}
         for name in self.names:
             path = Path(name)
-            for alias in {path.name, path.stem, path.with_suffix("").as_posix()} - {name}:
+            for alias in {path.name, path.stem, path.with_suffix("").as_posix()}:
                 found[alias] = None if alias in found else name
         return found
 

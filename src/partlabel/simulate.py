@@ -33,7 +33,7 @@ def partial(table: LabelTable, proportion: float, seed: int, per_image: bool = F
     if not per_image:
         return table.with_cells(cells.where(draw < _share(proportion)))
     known = np.diff(cells.starts)
-    number = _rounded(proportion * known, key(seed, "partial", "rounding"))
+    number = _rounded(_share(proportion) * known, key(seed, "partial", "rounding"))
     return table.with_cells(cells.where(_rank(cells, draw) < np.repeat(number, known)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partlabel.errors import InputError, PartlabelWarning, one_of
+from partlabel.errors import FileError, InputError, PartlabelWarning, one_of
 from partlabel.formats.arrow import Arrow
 from partlabel.formats.base import Format
 from partlabel.formats.coco import Coco, Lvis
@@ -87,12 +87,16 @@ def read(
     _check_unlisted(source, chosen, unlisted)
     try:
         stated = chosen.read(source)
+        table = assemble(stated, unlisted, strict=strict)
+    except FileError:
+        raise
+    except InputError as error:
+        raise source.error(str(error)) from None
     except MemoryError as error:
         raise source.error("does not fit into memory") from error
     stated.notes.format = chosen.name
     if source.kind == "text" and source.text.encoding != "utf-8":
         stated.notes.remarks.append(f"not UTF-8, read as {source.text.encoding}")
-    table = assemble(source, stated, unlisted, strict=strict)
     if images is not None:
         table = _with_images(table, ImageFiles(images))
     return Reading(table, stated.notes)

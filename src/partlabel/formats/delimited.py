@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
@@ -72,11 +73,11 @@ class Delimited:
 
     def refuse(self, column: int, wrong: Iterable[str], hint: str) -> None:
         """Raise an error at the first record that has one of the wrong values in this column."""
-        wrong = set(wrong)
-        bad = [i for i, value in enumerate(self.values(column)) if value in wrong]
-        records = np.flatnonzero(np.isin(self.codes(column), bad))
+        values = self.columns[column].dictionary
+        bad = np.asarray(pc.is_in(values, value_set=pa.array(list(wrong), values.type)))
+        records = np.flatnonzero(bad[self.codes(column)]) if bad.any() else []
         if len(records):
-            value = self.values(column)[self.codes(column)[records[0]]]
+            value = values[int(self.codes(column)[records[0]])].as_py()
             shown = value if len(value) < 50 else value[:47] + "..."
             where = f"{self.line(int(records[0]))}, column '{self.header[column]}'"
             raise self.source.error(f"{shown!r} is not allowed; {hint}", where)

@@ -20,7 +20,6 @@ from partlabel.formats.delimited import (
 from partlabel.formats.parquet import read_parquet
 from partlabel.formats.source import Source
 from partlabel.formats.stated import Stated
-from partlabel.formats.wide import sample
 from partlabel.labels import ABSENT, HUMAN, MODEL, PRESENT, LabelTable, Names
 
 _SOURCES = {"human": HUMAN, "model": MODEL, "": HUMAN}
@@ -40,11 +39,7 @@ class CellList(Format):
         """A column each for image, class and value, and nothing foreign."""
         if source.kind == "parquet":
             return set(_COLUMNS[:3]) <= set(source.parquet_columns)
-        if source.kind != "text" or not set(_COLUMNS[:3]) <= set(source.header):
-            return False
-        value = source.header.index("value")
-        values = {fields[value].strip() for fields in sample(source) if len(fields) > value}
-        return set(source.header) <= set(_COLUMNS) and values <= set(ABSENT_OR_PRESENT)
+        return source.kind == "text" and set(_COLUMNS[:3]) <= set(source.header) <= set(_COLUMNS)
 
     def read(self, source: Source) -> Stated:
         """Parquet or delimited text alike."""

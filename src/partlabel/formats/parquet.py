@@ -20,8 +20,9 @@ def read_parquet(source: Source) -> Delimited:
     """Read a whole Parquet file; its values become text, so that all readers check them alike."""
     try:
         table = pyarrow.parquet.read_table(source.path)
+        table.validate(full=True)
         columns = [_coded(column) for column in table.itercolumns()]
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise source.error(f"cannot be read as Parquet ({error})") from error
     return ParquetTable(source, list(table.column_names), columns)
 

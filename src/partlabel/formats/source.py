@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet
 
-from partlabel.errors import InputError
+from partlabel.errors import FileError
 
 LONGEST_LINE = 16 << 20
 """Bytes in a line of text; a longer one is no label file, and is not read into memory."""
@@ -38,15 +38,15 @@ class Source:
         try:
             exists = self.path.exists()
         except (OSError, ValueError) as error:
-            raise InputError(f"{os.fspath(path)!r}: not a path ({error})") from None
+            raise FileError(repr(os.fspath(path)), f"not a path ({error})") from None
         if not exists:
-            raise InputError(f"{self.path}: there is no such file or folder")
+            raise self.error("there is no such file or folder")
         if self.path.is_file() and self.path.stat().st_size == 0:
             raise self.error("the file is empty")
 
-    def error(self, message: str, where: str = "") -> InputError:
+    def error(self, message: str, where: str = "") -> FileError:
         """An error about this file, at a place in it."""
-        return InputError(f"{self.path}{', ' + where if where else ''}: {message}")
+        return FileError(self.path, message, where)
 
     @cached_property
     def head(self) -> bytes:
@@ -160,7 +160,7 @@ class Source:
         """The column names of a Parquet file."""
         try:
             return list(pyarrow.parquet.read_schema(self.path).names)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self.error(f"cannot be read as Parquet ({error})") from error
 
     @cached_property

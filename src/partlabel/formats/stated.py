@@ -73,35 +73,30 @@ class Stated:
     notes: Notes = field(default_factory=Notes)
 
 
-def assemble(source: Source, stated: Stated, unlisted: str | None, *, strict: bool) -> LabelTable:
+def assemble(stated: Stated, unlisted: str | None, *, strict: bool) -> LabelTable:
     """Judge what was stated: merge what agrees, refuse or forget what contradicts itself.
 
     Args:
-        source: the file, for messages.
-        stated: its cells.
+        stated: the cells of a file.
         unlisted: ``"absent"`` makes every cell absent that the file does not mention.
         strict: whether a contradiction is an error; else both statements are forgotten.
     """
-    shape = (len(stated.images), len(stated.classes))
-    try:
-        s = _once(stated)
-        contradictions = s.notes.contradictions
-        if contradictions and strict:
-            more = f" ({len(contradictions):,} such cells)" if len(contradictions) > 1 else ""
-            raise InputError(f"{contradictions[0]}{more}; keep one of them")
-        rows, columns, value, score, origin = s.image, s.label, s.value, s.score, s.source
-        if unlisted == "absent":
-            silent = np.ones(shape, dtype=np.bool_)
-            silent[rows, columns] = False
-            more_rows, more_columns = np.nonzero(silent)
-            rows, columns = _join(rows, more_rows), _join(columns, more_columns)
-            value = _join(value, np.full(len(more_rows), ABSENT, np.int8))
-            score = score if score is None else _join(score, np.full(len(more_rows), np.nan))
-            origin = origin if origin is None else _join(origin, np.zeros(len(more_rows)))
-        cells = from_triples(rows, columns, value, shape, score, origin)
-        return LabelTable.from_cells(s.images, s.classes, cells, s.splits)
-    except InputError as error:
-        raise source.error(str(error)) from None
+    s, shape = _once(stated), (len(stated.images), len(stated.classes))
+    contradictions = s.notes.contradictions
+    if contradictions and strict:
+        more = f" ({len(contradictions):,} such cells)" if len(contradictions) > 1 else ""
+        raise InputError(f"{contradictions[0]}{more}; keep one of them")
+    rows, columns, value, score, origin = s.image, s.label, s.value, s.score, s.source
+    if unlisted == "absent":
+        silent = np.ones(shape, dtype=np.bool_)
+        silent[rows, columns] = False
+        more_rows, more_columns = np.nonzero(silent)
+        rows, columns = _join(rows, more_rows), _join(columns, more_columns)
+        value = _join(value, np.full(len(more_rows), ABSENT, np.int8))
+        score = score if score is None else _join(score, np.full(len(more_rows), np.nan))
+        origin = origin if origin is None else _join(origin, np.zeros(len(more_rows)))
+    cells = from_triples(rows, columns, value, shape, score, origin)
+    return LabelTable.from_cells(s.images, s.classes, cells, s.splits)
 
 
 def _once(s: Stated) -> Stated:

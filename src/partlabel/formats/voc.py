@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from partlabel.errors import InputError
+from partlabel.errors import FileError, InputError
 from partlabel.files import atomic_folder
 from partlabel.formats.base import (
     Format,
@@ -46,7 +46,7 @@ class Voc(Format):
         for row, path in enumerate(files):
             name, objects = _read_xml(path)
             if name in names:
-                raise InputError(f"{path}: describes image '{name}' like {names[name].name}")
+                raise FileError(path, f"describes image '{name}' like {names[name].name}")
             names[name] = path
             for label, difficult in objects:
                 cells[row, label] = max(cells.get((row, label), 0), 0 if difficult else PRESENT)
@@ -105,19 +105,19 @@ def _read_xml(path: Path) -> tuple[str, list[tuple[str, bool]]]:
     try:
         text = path.read_bytes()
         if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
-            raise InputError(f"{path}: declares entities or a document type; VOC files have none")
+            raise FileError(path, "declares entities or a document type; VOC files have none")
         root = ElementTree.fromstring(text)
+    except FileError:
+        raise
     except (ElementTree.ParseError, ValueError, LookupError, OSError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: not a readable XML file ({error})") from error
+        raise FileError(path, f"not a readable XML file ({error})") from error
     if root.tag != "annotation":
-        raise InputError(f"{path}: starts with <{root.tag}>; a VOC file starts with <annotation>")
+        raise FileError(path, f"starts with <{root.tag}>; a VOC file starts with <annotation>")
     objects = []
     for number, item in enumerate(root.iter("object"), start=1):
         label = (item.findtext("name") or "").strip()
         if not label:
-            raise InputError(f"{path}: object {number} has no <name>")
+            raise FileError(path, f"object {number} has no <name>")
         objects.append((label, (item.findtext("difficult") or "0").strip() == "1"))
     return root.findtext("filename") or f"{path.stem}.jpg", objects
 

@@ -28,12 +28,13 @@ class Csv(Format):
     lists_every_cell = True
 
     def matches(self, source: Source) -> bool:
-        """The first column is called image, and the first records hold labels."""
+        """The first column is called image; in what may be ``cells``, all others hold labels."""
         if source.kind != "text" or source.header[0].lower() != "image" or len(source.header) < 2:
             return False
-        first = 2 if source.header[1] == "split" else 1
-        values = {value.strip() for fields in sample(source) for value in fields[first:]}
-        return values <= {*ABSENT_OR_PRESENT, "-1", "-1.0"}  # read() explains what -1 is not
+        if {"class", "value"} <= set(source.header):
+            values = {value.strip() for fields in sample(source) for value in fields[1:]}
+            return values <= set(ABSENT_OR_PRESENT)
+        return True
 
     def read(self, source: Source) -> Stated:
         """The first column is the image, whatever it is called."""

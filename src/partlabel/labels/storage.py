@@ -80,7 +80,8 @@ def check(table: LabelTable, path: str | os.PathLike[str]) -> LabelTable:
     if not inside:
         raise InputError(f"{path}: the label table is damaged: cells outside its images or classes")
     try:
-        table.ids.array.validate(full=True)
+        for names in (table.ids, table.splits or table.ids):
+            names.array.validate(full=True)
         return LabelTable.from_cells(table.ids, table.classes, cells, table.splits)
     except (pa.ArrowException, InputError) as error:
         raise InputError(f"{path}: the label table is damaged: {error}") from error

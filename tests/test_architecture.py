@@ -1,0 +1,64 @@
+"""Imports point one way, as docs/architecture.md says."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "partlabel"
+
+# each room may use the ones before it, and itself
+ROOMS = [
+    {"version"},
+    {"errors"},
+    {"files", "randomness"},
+    {"labels"},
+    {"images"},
+    {"formats"},
+    {"simulate", "scenes", "metrics"},
+    {"inspection"},
+    {"terminal"},
+    {"demo"},
+    {"cli"},
+]
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms of ours that a file uses."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "partlabel":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("partlabel."):
+            found.add((node.module or "").split(".")[1])
+    return found
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def test_imports_point_one_way() -> None:
+    level = {room: number for number, rooms in enumerate(ROOMS) for room in rooms}
+    for path in SOURCE.rglob("*.py"):
+        room = room_of(path)
+        if room == "__init__":
+            continue
+        for used in imports(path) - {room}:
+            assert level[used] < level[room], f"{path} uses {used}"
+
+
+def test_every_room_is_listed() -> None:
+    rooms = {room_of(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
+    assert rooms == set().union(*ROOMS)
+
+
+def test_help_and_mistakes_do_not_import_torch() -> None:
+    code = (
+        "import sys; from partlabel.cli import main;"
+        "codes = [main(['--help']), main(['inspct']), main(['convert'])];"
+        "assert codes == [0, 2, 2], codes; assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Did you mean 'inspect'" in done.stderr

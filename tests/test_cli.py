@@ -1,0 +1,179 @@
+"""The commands as a user types them: what they print, write and return."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from partlabel import LabelTable, read_labels, scenes, simulate, write_labels
+from partlabel.cli import main
+from partlabel.formats import FORMATS
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    table = scenes.make(40, 6, 16, seed=0, test=0.25).labels
+    write_labels(table, tmp_path / "labels.csv")
+    return tmp_path / "labels.csv"
+
+
+def out(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out
+
+
+def test_inspect(labels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(labels)]) == 0
+    text = out(capsys)
+    assert "40 images x 6 classes, 100.0% of labels known" in text
+    assert "plain-disc" in text
+    assert "splits: train 30, test 10" in text
+    assert main(["inspect", str(labels), "--json"]) == 0
+    found = json.loads(out(capsys))
+    assert found["images"] == 40
+    assert found["classes"][0]["name"] == "plain-disc"
+    assert found["notes"]["format"] == "csv"
+
+
+def test_inspect_goes_on_where_others_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("image,cat\na,1\na,0\n")
+    assert main(["convert", str(path), str(tmp_path / "o.csv")]) == 2
+    assert "contradict each other" in capsys.readouterr().err
+    assert not (tmp_path / "o.csv").exists()
+    assert main(["inspect", str(path)]) == 0
+    text = out(capsys)
+    assert "contradictions: 1" in text
+    assert "line 2 (present) and line 3 (absent)" in text
+    assert "cannot be evaluated: none known present or absent" in text
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_convert_there_and_back(
+    format: str, labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / ("there.jsonl" if format == "hf" else "there")
+    assert main(["convert", str(labels), str(there), "--to", format]) == 0
+    unlisted = ["--unlisted", "absent"] if FORMATS[format].lists_only_present else []
+    back = tmp_path / "back.csv"
+    assert main(["convert", str(there), str(back), *unlisted]) == 0
+    assert f"({format}, decided by content)" in out(capsys)
+    table, truth = read_labels(back), read_labels(labels)
+    order = truth.classes.find(table.classes)
+    assert (table.dense() == truth.dense()[:, order]).all()
+
+
+def test_merge_halves_with_different_classes(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = read_labels(labels)
+    halves = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, columns in zip(halves, (slice(0, 3), slice(3, 6)), strict=True):
+        part = LabelTable(truth.ids, list(truth.classes)[columns], truth.dense()[:, columns])
+        write_labels(part, path)
+    merged = tmp_path / "m.csv"
+    assert main(["merge", *map(str, halves), "-o", str(merged)]) == 0
+    assert "0 conflicts" in out(capsys)
+    assert read_labels(merged) == truth.with_splits(None)
+
+
+def test_merge_conflicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b, m = (tmp_path / name for name in ("a.csv", "b.csv", "m.csv"))
+    a.write_text("image,cat\nx,1\n")
+    b.write_text("image,cat\nx,0\n")
+    assert main(["merge", str(a), str(b), "-o", str(m)]) == 2
+    error = capsys.readouterr().err
+    assert "b.csv: the tables disagree on 1 cell, first on image 'x', class 'cat'" in error
+    assert not m.exists()
+    assert main(["merge", str(a), str(b), "-o", str(m), "--conflict", "theirs", "--json"]) == 0
+    assert json.loads(out(capsys))["conflicts"] == 1
+    assert read_labels(m).dense().tolist() == [[-1]]
+    assert main(["merge", str(a), str(b), "-o", str(m), "--conflict", "their"]) == 2
+    assert "did you mean 'theirs'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("strategy", simulate.STRATEGIES)
+def test_simulate(strategy: str, labels: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "h.csv"
+    call = ["simulate", str(labels), str(hidden), "--strategy", strategy, "--seed", "7"]
+    proportion = 0.5 if strategy in simulate.WITH_PROPORTION else None
+    call += ["--proportion", "0.5"] if proportion else []
+    assert main([*call, "--split", "train", "--holdout", "0.2"]) == 0
+    expected = simulate.hide(read_labels(labels), strategy, proportion, 7, "train", 0.2)
+    assert read_labels(hidden) == expected
+    assert expected.in_split("holdout").sum() == 6
+
+
+def test_scenes(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    call = ["scenes", str(folder), "--count", "5", "--classes", "4", "--size", "16", "--seed", "2"]
+    assert main(call) == 0
+    assert len(list((folder / "images").iterdir())) == 5
+    assert read_labels(folder / "labels.csv").shape == (5, 4)
+    assert main(call) == 2
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
+    text = out(capsys)
+    assert "merged.csv: 600 images x 8 classes, 54.2% of labels known, 0 conflicts" in text
+    assert (tmp_path / "demo" / "merged.png").exists()
+    again = read_labels(tmp_path / "demo" / "team-a.csv").with_splits(None)
+    again = again.merge(read_labels(tmp_path / "demo" / "team-b.json"))
+    assert again == read_labels(tmp_path / "demo" / "merged.csv").with_splits(None)
+
+
+def test_warnings_are_told(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", str(labels), str(tmp_path / "t.json"), "--to", "coco"]) == 0
+    assert "warning:" in (error := capsys.readouterr().err)
+    assert "cannot hold the splits" in error
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (["inspect", "nothing.csv"], "there is no such file"),
+        (["inspect", "LABELS", "--format", "cvs"], "did you mean 'csv'"),
+        (["inspect", "LABELS", "--images", "nowhere"], "no such folder of images"),
+        (["convert", "LABELS", "x.unknown"], "its name does not tell the format"),
+        (["convert", "LABELS", "no/such/folder.csv"], "its folder does not exist"),
+        (["simulate", "LABELS", "x.csv", "--strategy", "singel-positive"], "did you mean"),
+        (["simulate", "LABELS", "x.csv", "--strategy", "partial"], "needs a proportion"),
+        (["simulate", "LABELS", "x.csv", "--strategy", "noisy+", "--split", "tset"], "'test'"),
+        (["scenes", "x", "--classes", "99"], "between 1 and 40"),
+        (["inspect"], "Missing argument"),
+        (["inspect", "LABELS", "--imags", "x"], "No such option"),
+    ],
+)
+def test_bad_calls(
+    call: list[str],
+    message: str,
+    labels: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert main([word.replace("LABELS", str(labels)) for word in call]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_the_installed_command(labels: Path) -> None:
+    command = Path(sys.executable).parent / "partlabel"
+    done = subprocess.run([command, "inspect", labels, "--all"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "6 classes" in done.stdout
+    done = subprocess.run([command, "inspect", "nowhere"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: nowhere: there is no such file or folder\n"
+    done = subprocess.run([command, "--version"], capture_output=True, text=True)
+    assert done.stdout.startswith("partlabel ")

@@ -1,0 +1,111 @@
+"""Atomic writes: after any failure, what was there before is there, and nothing else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from partlabel.errors import InputError, JobError
+from partlabel.files import atomic_file, atomic_folder
+
+
+class BrokenError(Exception):
+    pass
+
+
+def break_after(_: object) -> None:
+    raise BrokenError
+
+
+def test_a_file_is_replaced_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    with atomic_file(path) as stream:
+        stream.write(b"new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    with pytest.raises(BrokenError), atomic_file(path) as stream:
+        break_after(stream.write(b"ne"))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    for path, why in [
+        (tmp_path / "no" / "f", "its folder does not exist"),
+        (tmp_path / "file" / "f", "a file, not a folder"),
+        (tmp_path / "folder", "it is a folder"),
+        (tmp_path / ("x" * 300), "too long"),
+    ]:
+        with pytest.raises(InputError, match=why), atomic_file(path):
+            pass
+    with pytest.raises(InputError, match="not an empty folder"), atomic_folder(tmp_path):
+        pass
+    with pytest.raises(InputError, match="does not exist"), atomic_folder(tmp_path / "a" / "b"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    with atomic_file(tmp_path / "link") as stream:
+        stream.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+def test_devices_are_written_directly() -> None:
+    with atomic_file("/dev/null") as stream:
+        stream.write(b"x")
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    with pytest.raises(BrokenError), atomic_folder(path) as folder:
+        break_after((folder / "a").write_text("x"))
+    assert list(tmp_path.iterdir()) == []
+    with atomic_folder(path) as folder:
+        (folder / "a").write_text("x")
+        assert not path.exists()
+    assert (path / "a").read_text() == "x"
+
+
+FULL_DISK = """
+import resource, sys
+from partlabel import LabelTable, write_labels
+from partlabel.errors import JobError
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+table = LabelTable([f"{i}.jpg" for i in range(20_000)], ["x"], [[1]] * 20_000)
+try:
+    write_labels(table, sys.argv[1], sys.argv[2])
+except JobError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.parametrize("format", ["csv", "cells", "coco", "hf", "arrow", "label-studio"])
+def test_a_full_disk(format: str, tmp_path: Path) -> None:
+    path = tmp_path / ("f.jsonl" if format == "hf" else "f")
+    path.write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path), format], capture_output=True, text=True
+    )
+    assert "refused:" in done.stdout, done.stderr
+    assert "nothing was changed" in done.stdout
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_job_errors_have_another_exit_code() -> None:
+    assert (InputError.exit_code, JobError.exit_code) == (2, 1)

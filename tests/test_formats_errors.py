@@ -1,0 +1,329 @@
+"""Bad label files get a message that names the file, the place and the fix; never a traceback."""
+
+import codecs
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partlabel import LabelTable, read_labels, write_labels
+from partlabel.errors import InputError
+from partlabel.formats import FORMATS, read
+from partlabel.formats.source import LONGEST_LINE
+from partlabel.labels.storage import check
+
+
+def fails(path: Path, content: bytes | str, format: str | None = None) -> str:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(InputError) as caught:
+        read_labels(path, format, unlisted="unknown")
+    assert str(path) in str(caught.value)
+    return str(caught.value).replace(str(path), "FILE")
+
+
+CSV = [
+    ("image,cat\na,1\nb,2\n", "FILE, line 3, column 'cat': '2' is not allowed; write 1"),
+    ("image,cat\na,-1\n", "line 2, column 'cat': '-1' is not allowed"),
+    ("image,cat\n\n\na,1\n\nb,yes\n", "FILE, line 6, column 'cat': 'yes' is not allowed"),
+    ('image,cat\n"x\ny",1\nb,1\nc,x\n', "FILE, line 5, column 'cat': 'x' is not allowed"),
+    ("image,cat,dog\na,1\n", "FILE, line 2: 2 fields, but the header has 3"),
+    ("image,cat\na,1\nb,1,1\n", "FILE, line 3: 3 fields, but the header has 2"),
+    ("image,cat,cat\na,1,1\n", "the column 'cat' is there twice (numbers 1 and 2)"),
+    ("image,cat,\na,1,1\n", "line 1: column 3 has no name"),
+    ("image,cat\n,1\n", "line 2, column 'image': '' is not allowed; an image needs a name"),
+    ("image,cat\na,1\na,0\n", "image 'a', class 'cat': line 2 (present) and line 3 (absent)"),
+    ("image,split,cat\na,x,1\na,y,1\n", "line 2: image 'a' is in two splits"),
+    ("image\na\n", "looks like no label format"),
+    ("image,cat\na\0,1\n", "FILE, line 2: a NUL byte"),
+    ("", "the file is empty"),
+    ("\n\n", "the file is empty"),
+    ("name;cat\na;1\n", "looks like no label format (its header is 'name, cat')"),
+    ('image,cat\n"a,1\n', "line 2: 1 field, but the header has 2"),
+    ('image,"c\nd"\na,1\n', "control characters or line breaks"),
+    ("image,class,value\na,1,1\n", "several formats; say which: --format csv or --format cells"),
+    ("image,class,value\n", "several formats"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), CSV)
+def test_csv(content: str, message: str, tmp_path: Path) -> None:
+    assert message in fails(tmp_path / "labels.csv", content)
+
+
+def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
+    content = 'image,cat\r\n\r\n"x\r\ny",1\r\n\r\nb,no\r\n'
+    assert "line 6, column 'cat': 'no'" in fails(tmp_path / "t", content, "csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("image,class,value\na,cat,2\n", "line 2, column 'value': '2'"),
+        ("image,class,value,score\na,cat,1,1.5\n", "column 'score': '1.5' is not allowed"),
+        ("image,class,value,source\na,cat,1,god\n", "'god' is not allowed; write human or model"),
+        ("image,class,value\na,,1\n", "a class needs a name"),
+        ("image,class,value\na,cat,1\na,cat,0\n", "line 2 (present) and line 3 (absent)"),
+        ("image,value\na,1\n", "the column 'class' is missing"),
+    ],
+)
+def test_cells(content: str, message: str, tmp_path: Path) -> None:
+    assert message in fails(tmp_path / "labels.csv", content, "cells")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("ImageID,LabelName,Confidence\na,x,\n", "column 'Confidence': '' is not allowed"),
+        ("ImageID,LabelName,Confidence\na,x,-1\n", "a number from 0 to 1"),
+        ("ImageID,LabelName,Confidence\na,x,nan\n", "a number from 0 to 1"),
+        ("ImageID,LabelName\na,x\n", "'Confidence' is missing"),
+    ],
+)
+def test_open_images(content: str, message: str, tmp_path: Path) -> None:
+    assert message in fails(tmp_path / "labels.csv", content, "open-images")
+
+
+def coco(**changes: object) -> str:
+    document = {
+        "images": [{"id": 1, "file_name": "a"}],
+        "categories": [{"id": 1, "name": "x"}],
+        "annotations": [{"image_id": 1, "category_id": 1}],
+    }
+    return json.dumps(document | changes)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "FILE, line 1, column 2: not valid JSON"),
+        ("[1, 2]", "looks like no label format"),
+        (b'{"a": "\xff"}', "not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"images": [], "annotations": [], "categories": 3}', "the document.categories"),
+        (coco(images=[3]), "images[0]: expected an object"),
+        (coco(images=[{"file_name": "a"}]), "images[0]: 'id' is missing"),
+        (coco(images=[{"id": 1}]), "images[0]: 'file_name' is missing"),
+        (coco(images=[{"id": True, "file_name": "a"}]), "images[0].id: expected a whole number"),
+        (coco(images=[{"id": 1, "file_name": "a"}] * 2), "the image 'a' is there twice"),
+        (coco(categories=[{"id": 1, "name": 5}]), "categories[0].name: expected a text, found 5"),
+        (coco(annotations=[{"image_id": 9, "category_id": 1}]), "there is no image with id 9"),
+        (coco(annotations=[{"image_id": 1, "category_id": 9}]), "no category with id 9"),
+        (coco(annotations=[{"image_id": [], "category_id": 9}]), "annotations[0].image_id"),
+        (coco(images=[{"id": 1, "file_name": "\ud800"}]), "names must be valid text"),
+    ],
+)
+def test_json(content: bytes | str, message: str, tmp_path: Path) -> None:
+    assert message in fails(tmp_path / "labels.json", content)
+
+
+def test_lvis_contradiction(tmp_path: Path) -> None:
+    content = coco(images=[{"id": 1, "file_name": "a", "neg_category_ids": [1]}])
+    message = fails(tmp_path / "labels.json", content)
+    assert "annotations[0] (present) and images[0].neg_category_ids (absent)" in message
+
+
+def test_label_studio(tmp_path: Path) -> None:
+    result = {"from_name": "x", "type": "choices", "value": {"choices": ["maybe"]}}
+    task = {"data": {"image": "a"}, "annotations": [{"result": [result]}]}
+    message = fails(tmp_path / "t.json", json.dumps([task]))
+    assert "task [0].annotations[0]: the choice for 'x' is ['maybe']" in message
+    assert "task [0].data: 'image' is missing" in fails(tmp_path / "t.json", '[{"data": {}}]')
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"file_name": "a", "x": 1}\n{"file_name": "b", "x": 2}\n', "line 2, column 'x': '2'"),
+        ('{"file_name": "a", "x": "a cat"}\n', "take other columns out"),
+        ('{"file_name": "a", "x": 1}\n[1]\n', "line 2: expected a JSON object"),
+        ('{"file_name": "a", "x": 1}\n{"file_name"\n', "line 2: not valid JSON"),
+        ('{"file_name": null, "x": 1}\n', "an image needs a name"),
+        ('{"name": "a", "x": 1}\n', "no column is called 'file_name'"),
+    ],
+)
+def test_json_lines(content: str, message: str, tmp_path: Path) -> None:
+    assert message in fails(tmp_path / "metadata.jsonl", content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<annotation>", "not a readable XML file"),
+        ("<a/>", "a VOC file starts with <annotation>"),
+        ("<annotation><object/></annotation>", "object 1 has no <name>"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><annotation/>', "declares entities"),
+        ('<?xml version="1.0" encoding="nonsense"?><annotation/>', "not a readable XML file"),
+    ],
+)
+def test_voc(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(content)
+    with pytest.raises(InputError, match=r"a\.xml") as caught:
+        read_labels(tmp_path, unlisted="unknown")
+    assert message in str(caught.value)
+
+
+def test_folders_that_are_no_labels(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="looks like no label format"):
+        read_labels(tmp_path)
+    for format in FORMATS:
+        with pytest.raises(InputError):
+            read_labels(tmp_path, format, unlisted="unknown")
+
+
+def test_paths_that_are_none(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing", "a\0b", "x" * 5000):
+        with pytest.raises(InputError):
+            read_labels(path)
+    (tmp_path / "t").write_text("x")
+    with pytest.raises(InputError, match="did you mean 'open-images'"):
+        read_labels(tmp_path / "t", "openimages")
+
+
+def test_odd_but_right_files(tmp_path: Path) -> None:
+    right = LabelTable(["a,b.jpg", "é.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
+    text = 'image,cat,dog\n"a,b.jpg",1,\né.jpg,0,1\n'
+    for content in (
+        text.encode(),
+        codecs.BOM_UTF8 + text.encode(),
+        text.replace("\n", "\r\n").encode(),
+        text.replace("\n", "\r").encode(),
+        text.encode("latin-1"),
+        text.encode("utf-16"),
+        text.rstrip("\n").encode(),
+        ("\n" + text.replace("\n", "\n\n")).encode(),
+        text.replace(",1,", ",1.0,")
+        .replace(",0,1", ', "0.0" ,1')
+        .replace(' "0.0" ', "0.0")
+        .encode(),
+        text.replace(",", ";").replace("a;b", "a,b").encode(),
+        text.replace(",", "\t").replace("a\tb", "a,b").encode(),
+        text.replace("image,cat,dog", "Image, cat ,dog").encode(),
+    ):
+        (tmp_path / "t.csv").write_bytes(content)
+        assert read_labels(tmp_path / "t.csv") == right, content
+    assert read(tmp_path / "t.csv").notes.remarks == []
+    (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
+    assert read(tmp_path / "t.csv").notes.remarks == ["not UTF-8, read as latin-1"]
+
+
+def test_an_image_twice_with_the_same_or_other_labels(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("image,cat,dog\na,1,\nb,1,1\na,1,0\n")
+    reading = read(tmp_path / "t.csv")
+    assert reading.table.dense().tolist() == [[1, -1], [1, 1]]
+    assert reading.notes.repeated == ["a"]
+    (tmp_path / "t.csv").write_text("image,cat,dog\na,1,\nb,1,1\na,0,0\n")
+    reading = read(tmp_path / "t.csv", strict=False)
+    assert reading.table.dense().tolist() == [[0, -1], [1, 1]]
+    assert [str(c) for c in reading.notes.contradictions] == [
+        "image 'a', class 'cat': line 2 (present) and line 4 (absent) contradict each other"
+    ]
+
+
+def test_a_machine_score_beside_a_verified_label(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "ImageID,Source,LabelName,Confidence\na,machine,x,0.75\na,verification,x,1\n"
+    )
+    reading = read(tmp_path / "t.csv")
+    assert reading.table.dense().tolist() == [[1]]
+    assert reading.table.scores().tolist() == [[0.75]]
+    assert reading.notes.repeated == []
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    with path.open("wb") as stream:
+        stream.write(b"image,cat\na,1\n" + b"x" * (LONGEST_LINE * 2))
+        stream.truncate(2 << 30)  # a hole up to two gigabytes
+    with pytest.raises(InputError, match=r"line 3: the line is longer than 16 MiB|NUL byte"):
+        read_labels(path)
+
+
+def test_a_damaged_saved_table_is_refused(tmp_path: Path) -> None:
+    table = LabelTable(["a", "b"], ["x", "y"], [[1, -1], [0, 1]])
+    cells = table.cells
+    cells.columns[:] = 7
+    LabelTable.from_cells(table.ids, table.classes, cells, check=False).save(tmp_path / "t")
+    with pytest.raises(InputError, match="damaged"):
+        read_labels(tmp_path / "t")
+    cells.columns[:] = [0, 1, 1]
+    cells.starts[:] = np.array([0, 5, 3])
+    damaged = LabelTable.from_cells(table.ids, table.classes, cells, check=False)
+    with pytest.raises(InputError, match="damaged"):
+        check(damaged, "t")
+
+
+SAMPLES = {
+    "csv": b"image,split,cat,dog\na.jpg,train,1,0\nb.jpg,val,,1\n",
+    "cells": b"image,class,value,score,source\na,cat,1,0.5,model\nb,dog,,0.1,\n",
+    "open-images": b"ImageID,Source,LabelName,Confidence\na,machine,/m/1,0.3\nb,v,/m/2,1\n",
+    "coco": coco().encode(),
+    "lvis": coco(images=[{"id": 1, "file_name": "a", "neg_category_ids": []}]).encode(),
+    "label-studio": b'[{"data": {"image": "a"}, "annotations": [{"result": []}]}]',
+    "hf": b'{"file_name": "a", "cat": 1, "dog": null}\n{"file_name": "b", "cat": 0}\n',
+    "chexpert": b"Path,Sex,Edema,Cardio\na,F,1.0,-1.0\nb,M,,0.0\n",
+}
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
+    """A good file with some of its bytes cut out, repeated, or replaced."""
+    format = draw(st.sampled_from(sorted(SAMPLES)))
+    content = bytearray(SAMPLES[format])
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(content)))
+        end = min(len(content), at + draw(st.integers(0, 12)))
+        odd = st.sampled_from(
+            [b"", b"\0", b'"', b"\n", b",", b"\xff", b"[", b"}", b"1", b"\r", b"1e999"]
+        )
+        content[at:end] = draw(
+            st.one_of(odd, st.binary(max_size=4), st.just(bytes(content[at:end] * 2)))
+        )
+    return format, bytes(content)
+
+
+@given(mutated(), st.booleans())
+@settings(max_examples=600, deadline=None)
+def test_fuzzed_files_are_read_or_refused(case: tuple[str, bytes], forced: bool) -> None:
+    format, content = case
+    read_or_refuse(content, format if forced else None)
+
+
+@given(st.binary(max_size=200), st.sampled_from([None, *FORMATS]))
+@settings(max_examples=400, deadline=None)
+def test_any_bytes_are_read_or_refused(content: bytes, format: str | None) -> None:
+    read_or_refuse(content, format)
+
+
+@pytest.mark.parametrize("format", ["arrow", "cells"])
+def test_fuzzed_binary_files_are_read_or_refused(format: str, tmp_path: Path) -> None:
+    path = tmp_path / ("t.arrow" if format == "arrow" else "t.parquet")
+    write_labels(LabelTable(["a", "b"], ["x", "y"], [[1, -1], [1, 1]]), path, format)
+    good = path.read_bytes()
+
+    @given(st.integers(0, len(good) - 1), st.binary(min_size=1, max_size=3))
+    @settings(max_examples=300, deadline=None)
+    def try_change(at: int, change: bytes) -> None:
+        read_or_refuse(good[:at] + change + good[at + len(change) :], None)
+        read_or_refuse(good[:at], format)
+
+    try_change()
+
+
+def read_or_refuse(content: bytes, format: str | None) -> None:
+    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"partlabel-fuzz-{os.getpid()}"
+    path.write_bytes(content)
+    message = None
+    try:
+        table = read_labels(path, format, unlisted="unknown")
+    except InputError as error:
+        message = str(error)
+    finally:
+        path.unlink()
+    if message is None:
+        assert table.dense().shape == table.shape
+    else:
+        assert str(path) in message

@@ -1,0 +1,266 @@
+"""read(write(table)) == table, for every table that a format can hold."""
+
+import json
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from partlabel import LabelTable, read_labels, write_labels
+from partlabel.errors import InputError, PartlabelWarning
+from partlabel.formats import FORMATS
+from tables import tables
+
+# format, file name, what tables it holds, how it must be read
+HOLDS: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
+    ("csv", "t.csv", tables(splits=True), {}),
+    ("cells", "t.csv", tables(scores=True, silent=False, in_order=True), {}),
+    ("cells", "t.parquet", tables(scores=True, silent=False, in_order=True), {}),
+    ("open-images", "t.csv", tables(silent=False, in_order=True), {}),
+    ("coco", "t.json", tables(values=(0, 1)), {"unlisted": "unknown"}),
+    ("coco", "t.json", tables(values=(-1, 1)), {"unlisted": "absent"}),
+    ("lvis", "t.json", tables(), {}),
+    ("voc", "t", tables(values=(0, 1), silent=False, in_order=True), {"unlisted": "unknown"}),
+    ("voc", "t", tables(values=(-1, 1), silent=False, in_order=True), {"unlisted": "absent"}),
+    ("label-studio", "t.json", tables(silent=False, in_order=True, splits=True), {}),
+    ("hf", "t.jsonl", tables(splits=True), {}),
+    ("hf", "t.csv", tables(splits=True), {}),
+    ("hf", "t.parquet", tables(splits=True), {}),
+    ("chexpert", "t.csv", tables(), {}),
+    ("arrow", "t.arrow", tables(scores=True, splits=True), {}),
+]
+
+
+def through(table: LabelTable, name: str, file: str, how: dict[str, Any]) -> LabelTable:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / file
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            write_labels(table, path, name)
+        return read_labels(path, name, **how)
+
+
+@pytest.mark.parametrize("case", HOLDS, ids=lambda case: f"{case[0]}-{case[1]}-{case[3]}")
+@given(data=st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_round_trip(case: Any, data: st.DataObject) -> None:
+    name, file, holds, how = case
+    table = data.draw(holds)
+    if name == "voc":
+        # an image is a file there; its name decides the order of the images
+        assume(len({Path(i).stem for i in table.ids}) == len(table))
+        order = sorted(range(len(table)), key=lambda row: f"{Path(table.ids[row]).stem}.xml")
+        table = table.subset(order)
+        present = (table.dense() == 1).any(axis=0)
+        assume(present.all())
+    if name == "hf":
+        assume(not {"file_name", "split"} & set(table.classes))
+        assume(file != "t.jsonl" or len(table))  # without a line there is no class
+    assert through(table, name, file, how) == table
+
+
+def test_every_format_is_tried() -> None:
+    assert {case[0] for case in HOLDS} == set(FORMATS)
+
+
+def full() -> LabelTable:
+    return LabelTable(
+        ["a.jpg", "b.jpg"], ["cat", "dog"], [[1, -1], [-1, 1]], splits=["train", "test"]
+    )
+
+
+@pytest.mark.parametrize("case", HOLDS, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_format_is_decided_by_content(case: Any, tmp_path: Path) -> None:
+    name, file, _, _ = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartlabelWarning)
+        write_labels(full(), tmp_path / file, name)
+    unlisted = "absent" if FORMATS[name].lists_only_present else None
+    assert np.array_equal(read_labels(tmp_path / file, unlisted=unlisted).dense(), full().dense())
+
+
+@pytest.mark.parametrize("format", ["coco", "voc"])
+def test_positives_only_needs_unlisted(format: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartlabelWarning)
+        write_labels(full(), tmp_path / "out", format)
+    with pytest.raises(InputError, match="--unlisted unknown"):
+        read_labels(tmp_path / "out")
+    with pytest.raises(InputError, match="did you mean 'absent'"):
+        read_labels(tmp_path / "out", unlisted="absnt")
+    assert read_labels(tmp_path / "out", unlisted="absent").dense().tolist() == [[1, -1], [-1, 1]]
+    assert read_labels(tmp_path / "out", unlisted="unknown").dense().tolist() == [[1, 0], [0, 1]]
+
+
+def test_unlisted_absent_makes_no_sense_where_every_cell_is_listed(tmp_path: Path) -> None:
+    write_labels(full(), tmp_path / "t.csv")
+    with pytest.raises(InputError, match="lists every cell"):
+        read_labels(tmp_path / "t.csv", unlisted="absent")
+    assert read_labels(tmp_path / "t.csv", unlisted="unknown") == full()
+
+
+def test_unlisted_fills_long_formats(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "ImageID,Source,LabelName,Confidence\na,verification,x,1\nb,machine,y,0.5\n"
+    )
+    table = read_labels(tmp_path / "t.csv", unlisted="absent")
+    assert table.dense().tolist() == [[1, -1], [-1, 0]]  # a scored cell is listed
+    assert table.scores()[1, 1] == 0.5
+
+
+def warning_of(table: LabelTable, path: Path, format: str) -> str:
+    with pytest.warns(PartlabelWarning) as caught:
+        write_labels(table, path, format)
+    return str(caught[0].message)
+
+
+def test_writers_say_what_they_drop(tmp_path: Path) -> None:
+    table = LabelTable(["a", "b"], ["x", "y", "z"], [[1, -1, 0], [0, 0, 0]], ["train", ""])
+    assert "1 cell are known to be absent" in warning_of(table, tmp_path / "t", "coco")
+    assert "the splits" in warning_of(table, tmp_path / "t", "lvis")
+    lost = warning_of(table, tmp_path / "t", "cells")
+    assert "1 class of which nothing is stated" in lost
+    assert "1 image of which nothing is stated" in lost
+    assert "2 classes" in warning_of(table, tmp_path / "voc", "voc")
+    scored = read_cells(tmp_path, "image,class,value,score,source\na,x,1,0.9,model\na,y,,0.2,\n")
+    for format in ("csv", "chexpert", "hf", "lvis", "label-studio"):
+        path = tmp_path / f"out-{format}.csv"
+        lost = warning_of(scored, path, format)
+        assert "2 scores" in lost
+        assert "model" in lost
+    lost = warning_of(scored, tmp_path / "oi.csv", "open-images")
+    assert "1 score" in lost  # that of the unknown cell stays
+    assert read_labels(tmp_path / "oi.csv").scores()[0, 1] == np.float32(0.2)
+
+
+def read_cells(folder: Path, text: str) -> LabelTable:
+    (folder / "in.csv").write_text(text)
+    return read_labels(folder / "in.csv")
+
+
+def test_cells_keep_value_score_and_source(tmp_path: Path) -> None:
+    text = "image,class,value,score,source\na,x,1,0.9,model\na,y,,0.2,model\nb,x,0,,human\n"
+    table = read_cells(tmp_path, text)
+    write_labels(table, tmp_path / "out.csv", "cells")
+    assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_format_of_a_new_file_goes_by_its_name(tmp_path: Path) -> None:
+    table = full().with_splits(None)
+    for file, format in [
+        ("t.csv", "csv"),
+        ("metadata.jsonl", "hf"),
+        ("metadata.parquet", "hf"),
+        ("t.parquet", "cells"),
+        ("t.arrow", "arrow"),
+    ]:
+        write_labels(table, tmp_path / file)
+        assert read_labels(tmp_path / file, format) == table
+    with pytest.raises(InputError, match="coco, lvis or label-studio"):
+        write_labels(table, tmp_path / "t.json")
+    with pytest.raises(InputError, match="did you mean 'coco'"):
+        write_labels(table, tmp_path / "t.json", "cocoo")
+
+
+def test_lvis_as_published(tmp_path: Path) -> None:
+    url = "http://example.org/train2017/000000391895.jpg"
+    document = {
+        "images": [{"id": 7, "coco_url": url, "neg_category_ids": [3]}],
+        "categories": [{"id": 3, "name": "aerosol can"}, {"id": 4, "name": "air"}],
+        "annotations": [
+            {"id": 1, "image_id": 7, "category_id": 4},
+            {"id": 2, "image_id": 7, "category_id": 4},
+        ],
+    }
+    (tmp_path / "lvis.json").write_text(json.dumps(document))
+    table = read_labels(tmp_path / "lvis.json")
+    assert table.ids == ["000000391895.jpg"]
+    assert table.dense().tolist() == [[-1, 1]]
+
+
+def test_voc_difficult_objects_are_unknown_and_splits_come_from_imagesets(tmp_path: Path) -> None:
+    notes = tmp_path / "Annotations"
+    notes.mkdir()
+    thing = "<object><name>{}</name><difficult>{}</difficult></object>"
+    for stem, objects in {
+        "1": [("cat", 0), ("cat", 1), ("dog", 1)],
+        "2": [("dog", 0)],
+        "3": [],
+    }.items():
+        body = "".join(thing.format(*item) for item in objects)
+        (notes / f"{stem}.xml").write_text(f"<annotation>{body}</annotation>")
+    sets = tmp_path / "ImageSets" / "Main"
+    sets.mkdir(parents=True)
+    (sets / "train.txt").write_text("1\n")
+    (sets / "val.txt").write_text("2\n")
+    (sets / "trainval.txt").write_text("1\n2\n")
+    (sets / "cat_train.txt").write_text("1  1\n")
+    table = read_labels(tmp_path, unlisted="absent")
+    assert table.ids == ["1.jpg", "2.jpg", "3.jpg"]
+    assert table.dense().tolist() == [[1, 0], [-1, 1], [-1, -1]]
+    assert table.splits == ["train", "val", ""]
+
+
+def test_chexpert_keeps_uncertain_apart(tmp_path: Path) -> None:
+    from partlabel.formats import read
+
+    (tmp_path / "t.csv").write_text(
+        "Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Edema\n"
+        "p1,F,60,Frontal,AP,1.0,-1.0\np2,M,61,Frontal,,,0.0\n"
+    )
+    reading = read(tmp_path / "t.csv")
+    assert reading.notes.format == "chexpert"
+    assert reading.table.classes == ["No Finding", "Edema"]
+    assert reading.table.dense().tolist() == [[1, 0], [0, -1]]
+    assert reading.notes.uncertain == {"Edema": 1}
+
+
+def test_imagefolder_with_a_folder_per_split(tmp_path: Path) -> None:
+    for split, text in {
+        "train": '{"file_name": "a.jpg", "cat": 1}\n',
+        "test": '{"file_name": "a.jpg", "cat": null, "dog": 0}\n',
+    }.items():
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "metadata.jsonl").write_text(text)
+    table = read_labels(tmp_path)
+    assert table.ids == ["test/a.jpg", "train/a.jpg"]
+    assert table.splits == ["test", "train"]
+    assert table.classes == ["cat", "dog"]
+    assert table.dense().tolist() == [[0, -1], [1, 0]]
+
+
+def test_label_studio_as_exported(tmp_path: Path) -> None:
+    def choice(name: str, value: str) -> dict[str, Any]:
+        return {"from_name": name, "to_name": "i", "type": "choices", "value": {"choices": [value]}}
+
+    tasks = [
+        {
+            "id": 1,
+            "data": {"image": "/data/local-files/?d=photos/a.jpg"},
+            "annotations": [
+                {"id": 1, "result": [choice("cat", "present"), {"type": "rectanglelabels"}]},
+                {"id": 2, "result": [choice("cat", "absent")], "was_cancelled": True},
+            ],
+        },
+        {"id": 2, "data": {"image": "b.jpg"}, "annotations": []},
+    ]
+    (tmp_path / "t.json").write_text(json.dumps(tasks))
+    table = read_labels(tmp_path / "t.json")
+    assert table.ids == ["photos/a.jpg", "b.jpg"]
+    assert table.dense().tolist() == [[1], [0]]
+
+
+def test_images_that_the_file_does_not_mention_join(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        (photos / name).write_bytes(b"")
+    (tmp_path / "t.csv").write_text("ImageID,Source,LabelName,Confidence\na,verification,x,1\n")
+    table = read_labels(tmp_path / "t.csv", images=photos)
+    assert table.ids == ["a", "b.jpg"]
+    assert table.dense().tolist() == [[1], [0]]

@@ -1,0 +1,72 @@
+"""What inspect finds in labels and in image files."""
+
+import json
+from pathlib import Path
+
+from PIL import Image
+
+from partlabel import LabelTable, scenes
+from partlabel.formats import read
+from partlabel.images import ImageFiles, unreadable
+from partlabel.inspection import inspect
+
+
+def test_counts() -> None:
+    table = LabelTable(
+        ["a", "b", "c"], ["x", "y"], [[1, 0], [-1, 0], [0, 0]], ["train", "train", ""]
+    )
+    found = inspect(table)
+    assert (found.images, found.known, found.nothing_known) == (3, 2 / 6, 1)
+    assert found.splits == {"train": 2, "(none)": 1}
+    assert found.not_evaluable == ["y"]
+    x = found.classes[0]
+    assert (x.name, x.present, x.absent, x.unknown, x.known) == ("x", 1, 1, 1, 2 / 3)
+    assert json.loads(json.dumps(found.as_json()))["not_evaluable"] == ["y"]
+
+
+def test_files(tmp_path: Path) -> None:
+    scenes.write(tmp_path / "s", 4, scenes.World(8, 32, 0))
+    images = tmp_path / "s" / "images"
+    whole = (images / "000001.png").read_bytes()
+    (images / "000001.png").write_bytes(whole[: len(whole) // 2])
+    (images / "000002.png").unlink()
+    (images / "more").mkdir()
+    Image.new("L", (9, 9)).save(images / "more" / "new.jpg")
+    reading = read(tmp_path / "s" / "labels.csv")
+    steps = []
+    found = inspect(reading.table, reading.notes, images, lambda *step: steps.append(step))
+    assert found.files is not None
+    assert found.files.found == 3
+    assert found.files.missing == ["000002.png"]
+    assert list(found.files.unreadable) == ["000001.png"]
+    assert found.files.unmentioned == ["more/new.jpg"]
+    assert steps == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_truncated_jpeg_is_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    Image.effect_noise((300, 300), 50).save(path)
+    assert unreadable([path]) == {}
+    path.write_bytes(path.read_bytes()[:-2000])
+    assert "truncated" in unreadable([path])[path]
+
+
+def test_decompression_bombs_are_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.png"
+    Image.new("1", (30000, 30000)).save(path)
+    assert "decompression bomb" in unreadable([path])[path]
+
+
+def test_ids_find_their_files(tmp_path: Path) -> None:
+    for name in ("a.jpg", "sub/b.png", "sub/c.jpg", "other/c.jpg", "D.JPEG", "x.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    files = ImageFiles(tmp_path)
+    assert files.names == ["D.JPEG", "a.jpg", "other/c.jpg", "sub/b.png", "sub/c.jpg"]
+    ids = ["a.jpg", "a", "b.png", "sub/b", "c", "sub/c", "D", "x.txt", "elsewhere/a.jpg", "nope"]
+    found = [path and path.relative_to(tmp_path).as_posix() for path in files.locate(ids)]
+    assert found == [
+        "a.jpg", "a.jpg", "sub/b.png", "sub/b.png", None, "sub/c.jpg", "D.JPEG", None,
+        "a.jpg", None,
+    ]  # fmt: skip
+    assert files.locate([str(tmp_path / "a.jpg")]) == [tmp_path / "a.jpg"]

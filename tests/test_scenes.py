@@ -1,0 +1,113 @@
+"""Generated pictures: repeatable, consistent with their boxes, and as varied as promised."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from partlabel import read_labels, scenes
+from partlabel.errors import InputError
+from partlabel.scenes import CLASSES, World
+
+
+def test_a_picture_depends_on_seed_and_number_alone() -> None:
+    few, many = scenes.make(3, 8, 48, seed=4), scenes.make(10, 8, 48, seed=4)
+    assert np.array_equal(few.pictures, many.pictures[:3])
+    assert few.boxes == many.boxes[:3]
+    assert few.labels == many.labels.subset([0, 1, 2])
+    other = scenes.make(3, 8, 48, seed=5)
+    assert not np.array_equal(few.pictures, other.pictures)
+    assert scenes.make(2, 8, 48, seed=-1).labels.known == 1.0
+
+
+@pytest.mark.parametrize(("classes", "size"), [(1, 8), (8, 31), (40, 64), (20, 200)])
+def test_labels_are_the_classes_of_the_boxes(classes: int, size: int) -> None:
+    pictures, labels, boxes = scenes.make(20, classes, size, seed=0)
+    assert pictures.shape == (20, size, size, 3)
+    assert pictures.dtype == np.uint8
+    assert labels.classes == CLASSES[:classes]
+    assert labels.known == 1.0
+    for row, found in zip(labels.dense(), boxes, strict=True):
+        assert set(np.flatnonzero(row == 1)) == {box.label for box in found}
+        for box in found:
+            assert 0 <= box.left < box.right <= size
+            assert 0 <= box.top < box.bottom <= size
+
+
+def test_objects_are_where_their_boxes_are() -> None:
+    """Without clutter and noise, pixels outside all boxes look like a smooth background."""
+    pictures, _, boxes = scenes.make(30, 20, 96, seed=1, difficulty=0.0)
+    for picture, found in zip(pictures.astype(float), boxes, strict=True):
+        outside = np.ones((96, 96), dtype=bool)
+        for box in found:
+            outside[
+                box.top - 1 if box.top else 0 : box.bottom + 1, max(box.left - 1, 0) : box.right + 1
+            ] = False
+        steps = np.abs(np.diff(picture, axis=1)).max(axis=2)
+        both = outside[:, 1:] & outside[:, :-1]
+        hidden = [b for b in found if b.right - b.left < 3]  # a sliver may show beside its box
+        assert hidden or np.mean(steps[both] > 12) < 0.06
+
+
+def test_the_forty_classes_differ() -> None:
+    assert len(set(CLASSES)) == 40
+
+
+def test_long_tail_and_co_occurrence() -> None:
+    labels = scenes.make(1500, 12, 32, seed=0).labels
+    present = labels.dense() == 1
+    share = present.mean(axis=0)
+    assert share.max() > 2.5 * share.min()
+    flat = scenes.make(1500, 12, 32, seed=0, tail=0.0, context=1.0).labels.dense() == 1
+    assert flat.mean(axis=0).max() < 1.5 * flat.mean(axis=0).min()
+
+    def lift(matrix: "np.typing.NDArray[np.bool_]") -> float:
+        together = (matrix.T.astype(float) @ matrix) / len(matrix)
+        expected = np.outer(matrix.mean(axis=0), matrix.mean(axis=0))
+        ratio = together / expected
+        return float(ratio[~np.eye(len(ratio), dtype=bool)].max())
+
+    assert lift(present) > lift(flat) + 0.3
+
+
+def test_difficulty_makes_objects_smaller() -> None:
+    def mean_width(difficulty: float) -> float:
+        boxes = scenes.make(100, 20, 64, seed=0, difficulty=difficulty).boxes
+        return float(np.mean([box.right - box.left for found in boxes for box in found]))
+
+    assert mean_width(1.0) < mean_width(0.5) < mean_width(0.0)
+
+
+def test_write(tmp_path: Path) -> None:
+    world = World(8, 32, seed=3)
+    labels = scenes.write(tmp_path / "s", 12, world, test=0.25)
+    made = scenes.make(12, 8, 32, seed=3, test=0.25)
+    assert labels == made.labels == read_labels(tmp_path / "s" / "labels.csv")
+    assert labels.in_split("test").sum() == 3
+    for number, name in enumerate(labels.ids):
+        picture = np.asarray(Image.open(tmp_path / "s" / "images" / name))
+        assert np.array_equal(picture, made.pictures[number])
+    with (tmp_path / "s" / "boxes.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == sum(map(len, made.boxes))
+    assert rows[0]["class"] == CLASSES[made.boxes[0][0].label]
+    with pytest.raises(InputError, match="not an empty folder"):
+        scenes.write(tmp_path / "s", 1, world)
+    assert read_labels(tmp_path / "s" / "labels.csv") == labels
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"classes": 41}, "classes is 41; it must lie between 1 and 40"),
+        ({"size": 4}, "size is 4"),
+        ({"difficulty": 1.5}, "difficulty is 1.5"),
+        ({"test": -0.1}, "test is -0.1"),
+        ({"n": -1}, "count is -1"),
+    ],
+)
+def test_bad_settings(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        scenes.make(**({"n": 1} | arguments))  # type: ignore[arg-type]

@@ -1,0 +1,163 @@
+"""Simulated labels: what is kept, what is not, and how much of it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partlabel import LabelTable, simulate
+from partlabel.errors import InputError
+from tables import tables
+
+full_tables = tables(values=(-1, 1))
+seeds = st.integers(0, 10**9)
+
+
+def big(n: int = 4000, classes: int = 10, splits: list[str] | None = None) -> LabelTable:
+    rng = np.random.default_rng(0)
+    matrix = np.where(rng.random((n, classes)) < 0.3, 1, -1)
+    return LabelTable(
+        [f"{i}.jpg" for i in range(n)], [f"c{j}" for j in range(classes)], matrix, splits
+    )
+
+
+@pytest.mark.parametrize("proportion", [0.0, 0.1, 0.37, 0.9, 1.0])
+def test_partial_keeps_its_share(proportion: float) -> None:
+    table = big()
+    kept = simulate.partial(table, proportion, seed=3)
+    error = 3 * np.sqrt(proportion * (1 - proportion) / table.dense().size)
+    assert abs(kept.known - proportion) <= error
+    dense, truth = kept.dense(), table.dense()
+    assert ((dense == truth) | (dense == 0)).all()
+    by_class = (dense != 0).mean(axis=0)  # no class is favoured
+    assert np.abs(by_class - proportion).max() <= 4.5 * np.sqrt(0.25 / len(table))
+
+
+@pytest.mark.parametrize("proportion", [0.0, 0.1, 0.25, 0.5, 1.0])
+def test_per_image_keeps_the_same_number_in_each(proportion: float) -> None:
+    known = (simulate.partial(big(), proportion, seed=1, per_image=True).dense() != 0).sum(axis=1)
+    assert len(set(known.tolist())) == 1
+    assert abs(known[0] - 10 * proportion) < 1
+
+
+def test_rounding_is_right_in_the_mean_over_seeds() -> None:
+    table = big(n=10)
+    per_image = [simulate.partial(table, 0.25, seed, per_image=True).known for seed in range(400)]
+    assert abs(np.mean(per_image) - 0.25) < 3 * 0.05 / np.sqrt(400)
+    dense = [simulate.dense(table, 0.25, seed).known for seed in range(400)]
+    assert abs(np.mean(dense) - 0.25) < 3 * 0.05 / np.sqrt(400)
+
+
+def test_more_labels_contain_fewer() -> None:
+    table = big()
+    few, many = (simulate.partial(table, share, seed=5).dense() for share in (0.1, 0.4))
+    assert ((few == 0) | (few == many)).all()
+    few, many = (simulate.dense(table, share, seed=5).dense() for share in (0.1, 0.4))
+    assert ((few == 0) | (few == many)).all()
+
+
+def test_dense_keeps_whole_images() -> None:
+    known = (simulate.dense(big(), 0.3, seed=0).dense() != 0).sum(axis=1)
+    assert set(known.tolist()) == {0, 10}
+    assert (known == 10).sum() == 1200
+
+
+def test_noisy_turns_the_rest_round() -> None:
+    table = big()
+    noisy = simulate.noisy(table, 0.8, seed=0)
+    assert noisy.known == 1.0
+    right = (noisy.dense() == table.dense()).mean()
+    assert abs(right - 0.8) < 3 * np.sqrt(0.16 / table.dense().size)
+
+
+@given(full_tables, seeds)
+def test_single_positive(table: LabelTable, seed: int) -> None:
+    kept, truth = simulate.single_positive(table, seed).dense(), table.dense()
+    assert ((kept == 0) | (kept == 1) & (truth == 1)).all()
+    assert ((kept == 1).sum(axis=1) == np.minimum((truth == 1).sum(axis=1), 1)).all()
+
+
+@given(full_tables, seeds)
+def test_one_positive_is_the_same_in_all_three(table: LabelTable, seed: int) -> None:
+    truth = table.dense()
+    single = simulate.single_positive(table, seed).dense() == 1
+    expected = np.where(single, 1, np.where(truth == -1, -1, 0))
+    assert np.array_equal(simulate.positive_and_negatives(table, seed).dense(), expected)
+    expected = np.where(single, 1, -1)
+    assert np.array_equal(simulate.noisy_positive(table, seed).dense(), expected)
+
+
+def test_each_positive_is_as_likely_as_another() -> None:
+    n = 6000
+    table = LabelTable([str(i) for i in range(n)], list("abc"), np.ones((n, 3)))
+    share = (simulate.single_positive(table, seed=0).dense() == 1).mean(axis=0)
+    assert np.abs(share - 1 / 3).max() < 4 * np.sqrt(2 / 9 / n)
+
+
+@given(tables(), seeds, st.floats(0, 1))
+@settings(max_examples=50)
+def test_draws_do_not_depend_on_order_or_on_other_images(
+    table: LabelTable, seed: int, proportion: float
+) -> None:
+    order = np.random.default_rng(seed).permutation(len(table))[: max(len(table) - 1, 0)]
+    part = table.subset(order)
+    for hide in (
+        lambda t: simulate.partial(t, proportion, seed),
+        lambda t: simulate.partial(t, proportion, seed, per_image=True),
+        lambda t: simulate.noisy(t, proportion, seed),
+        lambda t: simulate.single_positive(t, seed),
+    ):
+        assert hide(table).subset(order) == hide(part)
+
+
+def test_seeds_differ_and_repeat() -> None:
+    table = big()
+    assert simulate.partial(table, 0.5, 1) == simulate.partial(table, 0.5, 1)
+    assert simulate.partial(table, 0.5, 1) != simulate.partial(table, 0.5, 2)
+
+
+def test_hide_in_one_split_with_holdout() -> None:
+    splits = ["train"] * 3000 + ["val"] * 1000
+    table = big(splits=splits)
+    hidden = simulate.hide(table, "single-positive", seed=1, split="train", holdout=0.2)
+    assert hidden.ids == table.ids
+    assert [
+        int((np.array(list(hidden.splits or [])) == s).sum()) for s in ("train", "holdout", "val")
+    ] == [2400, 600, 1000]
+    truth = table.dense()
+    for untouched in ("holdout", "val"):
+        rows = hidden.in_split(untouched)
+        assert np.array_equal(hidden.dense()[rows], truth[rows])
+    assert (hidden.split("train").dense() != 0).sum(axis=1).max() == 1
+    again = simulate.hide(table, "single-positive", seed=2, split="train", holdout=0.2)
+    assert not np.array_equal(again.in_split("holdout"), hidden.in_split("holdout"))
+
+
+def test_hide_without_splits_makes_them() -> None:
+    hidden = simulate.hide(big(n=100), "partial", 0.1, holdout=0.25)
+    assert (hidden.in_split("holdout").sum(), hidden.in_split("train").sum()) == (25, 75)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"strategy": "partal"}, "did you mean 'partial'"),
+        ({"strategy": "partial"}, "needs a proportion"),
+        ({"strategy": "single-positive", "proportion": 0.1}, "takes no proportion"),
+        ({"strategy": "partial", "proportion": 1.1}, "between 0 and 1"),
+        ({"strategy": "dense", "proportion": float("nan")}, "between 0 and 1"),
+        ({"strategy": "partial", "proportion": -1, "per_image": True}, "between 0 and 1"),
+        ({"strategy": "dense", "proportion": 0.1, "per_image": True}, "--per-image goes with"),
+        ({"strategy": "partial", "proportion": 0.1, "holdout": 2}, "--holdout is 2"),
+        ({"strategy": "partial", "proportion": 0.1, "split": "train"}, "no splits"),
+    ],
+)
+def test_bad_calls(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        simulate.hide(big(n=10), **arguments)  # type: ignore[arg-type]
+
+
+def test_holdout_twice_is_refused() -> None:
+    table = big(n=10, splits=["holdout"] * 5 + ["train"] * 5)
+    with pytest.raises(InputError, match="has a split 'holdout' already"):
+        simulate.hide(table, "partial", 0.5, split="train", holdout=0.2)

@@ -236,9 +236,9 @@ def test_a_machine_score_beside_a_verified_label(tmp_path: Path) -> None:
 def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     with path.open("wb") as stream:
-        stream.write(b"image,cat\na,1\n" + b"x" * (LONGEST_LINE * 2))
+        stream.write(b"image,cat\na,1\n" + b"x" * (LONGEST_LINE * 2 + 1))
         stream.truncate(2 << 30)  # a hole up to two gigabytes
-    with pytest.raises(InputError, match=r"line 3: the line is longer than 16 MiB|NUL byte"):
+    with pytest.raises(InputError, match="a line is longer than 16 MiB"):
         read_labels(path)
 
 

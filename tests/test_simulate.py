@@ -1,5 +1,7 @@
 """Simulated labels: what is kept, what is not, and how much of it."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -101,12 +103,13 @@ def test_draws_do_not_depend_on_order_or_on_other_images(
 ) -> None:
     order = np.random.default_rng(seed).permutation(len(table))[: max(len(table) - 1, 0)]
     part = table.subset(order)
-    for hide in (
+    hiders: list[Callable[[LabelTable], LabelTable]] = [
         lambda t: simulate.partial(t, proportion, seed),
         lambda t: simulate.partial(t, proportion, seed, per_image=True),
         lambda t: simulate.noisy(t, proportion, seed),
         lambda t: simulate.single_positive(t, seed),
-    ):
+    ]
+    for hide in hiders:
         assert hide(table).subset(order) == hide(part)
 
 

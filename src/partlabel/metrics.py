@@ -1,6 +1,6 @@
 """How good scores are, over known labels only."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -184,11 +184,18 @@ def _summary(
         "exact_match": exact,
         "evaluated_classes": int(entered.sum()),
     }
-    fields: Sequence[NDArray[Any]] = [
-        precision_of, precision, recall, f1, present, absent, predicted, entered
-    ]  # fmt: skip
-    names = "AP,precision,recall,F1,present,absent,predicted,evaluated"
-    return Evaluation(figures, np.rec.fromarrays(list(fields), names=names))
+    fields = {
+        "AP": precision_of,
+        "precision": precision,
+        "recall": recall,
+        "F1": f1,
+        "present": present,
+        "absent": absent,
+        "predicted": predicted,
+        "evaluated": entered,
+    }
+    kind = [(name, field.dtype) for name, field in fields.items()]
+    return Evaluation(figures, np.rec.fromarrays(list(fields.values()), dtype=kind))
 
 
 def _ratio(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:

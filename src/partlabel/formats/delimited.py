@@ -63,19 +63,20 @@ class Delimited:
         return table[self.codes(column)]
 
     def numbers(self, column: int) -> NDArray[np.float32]:
-        """[n] a column as numbers from 0 to 1, NaN where it is empty."""
+        """[values] the different values of a column as numbers from 0 to 1, NaN for an empty one;
+        the numbers of the records are these at :meth:`codes`."""
         values = self.values(column)
         parsed = [_number(value) for value in values]
         wrong = {v for v, p in zip(values, parsed, strict=True) if p is None}
         if wrong:
             self.refuse(column, wrong, "expected a number from 0 to 1, or nothing")
-        return np.array([p or 0.0 for p in parsed] or [0.0], dtype=np.float32)[self.codes(column)]
+        return np.array([p or 0.0 for p in parsed] or [0.0], dtype=np.float32)
 
     def refuse(self, column: int, wrong: Iterable[str], hint: str) -> None:
         """Raise an error at the first record that has one of the wrong values in this column."""
         values = self.columns[column].dictionary
         bad = np.asarray(pc.is_in(values, value_set=pa.array(list(wrong), values.type)))
-        records = np.flatnonzero(bad[self.codes(column)]) if bad.any() else []
+        records = np.flatnonzero(bad[self.codes(column)]) if bad.any() else bad[:0]
         if len(records):
             value = values[int(self.codes(column)[records[0]])].as_py()
             shown = value if len(value) < 50 else value[:47] + "..."

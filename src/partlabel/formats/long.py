@@ -49,7 +49,8 @@ class CellList(Format):
         )
         scores = sources = None
         if "score" in text.header:
-            scores = text.numbers(_column(text, "score"))
+            score = _column(text, "score")
+            scores = text.numbers(score)[text.codes(score)]
         if "source" in text.header:
             sources = text.map(_column(text, "source"), _SOURCES, "write human or model")
         return _stated(text, "image", "class", value, scores, sources)
@@ -82,11 +83,11 @@ class OpenImages(Format):
         text = read_delimited(source)
         confidence = _column(text, "Confidence")
         text.refuse(confidence, {""}, "expected 1 (present), 0 (absent) or a fraction (a score)")
-        number = text.numbers(confidence)
+        number, codes = text.numbers(confidence), text.codes(confidence)
         value = np.where(number == 1, PRESENT, np.where(number == 0, ABSENT, 0)).astype(np.int8)
-        is_score = value == 0
-        scores = np.where(is_score, number, np.nan).astype(np.float32) if is_score.any() else None
-        return _stated(text, "ImageID", "LabelName", value, scores, None)
+        score = np.where(value == 0, number, np.nan).astype(np.float32)
+        scores = score[codes] if (value == 0).any() else None
+        return _stated(text, "ImageID", "LabelName", value[codes], scores, None)
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Known labels as verified by people, scores of unknown cells as a machine's."""

@@ -80,32 +80,37 @@ class Source:
         """The encoding of a text file, after a look at all of it."""
         if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return Text("utf-16", quoted=True)
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        encoding, quoted, lines = "utf-8", False, 0
+        decoder, encoding, quoted = codecs.getincrementaldecoder("utf-8")(), "utf-8", False
+        for chunk in self._chunks():
+            if b"\0" in chunk:
+                raise self.error("a NUL byte; this is not a text file", self._line_of(b"\0"))
+            if len(chunk) == LONGEST_LINE and b"\n" not in chunk and b"\r" not in chunk:
+                raise self.error(f"a line is longer than {LONGEST_LINE >> 20} MiB")
+            quoted = quoted or b'"' in chunk
+            if encoding == "utf-8" and not (chunk.isascii() and not decoder.getstate()[0]):
+                try:
+                    decoder.decode(chunk)
+                except UnicodeDecodeError:
+                    encoding = "latin-1"
+        cut_off = encoding == "utf-8" and decoder.getstate()[0]
+        return Text("latin-1" if cut_off else encoding, quoted)
+
+    def _chunks(self) -> Iterator[bytes]:
         try:
             with self.path.open("rb") as stream:
                 while chunk := stream.read(LONGEST_LINE):
-                    if (at := chunk.find(b"\0")) >= 0:
-                        line = lines + chunk.count(b"\n", 0, at) + 1
-                        raise self.error("a NUL byte; this is not a text file", f"line {line:,}")
-                    breaks = chunk.count(b"\n")
-                    if len(chunk) == LONGEST_LINE and not breaks and b"\r" not in chunk:
-                        size = f"longer than {LONGEST_LINE >> 20} MiB"
-                        raise self.error(f"the line is {size}", f"line {lines + 1:,}")
-                    lines += breaks
-                    quoted = quoted or b'"' in chunk
-                    if encoding == "utf-8":
-                        try:
-                            decoder.decode(chunk)
-                        except UnicodeDecodeError:
-                            encoding = "latin-1"
-            if encoding == "utf-8":
-                decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            encoding = "latin-1"
+                    yield chunk
         except OSError as error:
             raise self.error(f"cannot be read ({error.strerror})") from error
-        return Text(encoding, quoted)
+
+    def _line_of(self, byte: bytes) -> str:
+        lines = 1
+        for chunk in self._chunks():
+            at = chunk.find(byte)
+            lines += chunk.count(b"\n", 0, at if at >= 0 else None)
+            if at >= 0:
+                break
+        return f"line {lines:,}"
 
     def utf8(self) -> "Path | io.BytesIO":
         """The text in UTF-8: the file itself, or a translated copy."""

@@ -105,9 +105,10 @@ def _once(s: Stated) -> Stated:
     if len(place) < 2 or (place[1:] > place[:-1]).all():
         return s
     order = np.argsort(place, kind="stable")
-    new = np.concatenate([[True], place[order][1:] != place[order][:-1]])
+    place = place[order]
+    new = np.concatenate([[True], place[1:] != place[:-1]])
     if new.all():
-        return s
+        return _reordered(s, order)
     starts, group = np.flatnonzero(new), np.cumsum(new) - 1
     value = s.value[order]
     present = np.bincount(group, value == PRESENT) > 0
@@ -123,15 +124,21 @@ def _once(s: Stated) -> Stated:
 
     keep = ~(present & absent)
     valued = first(value != 0)[keep]
-    scored = valued if s.score is None else first(~np.isnan(s.score[order]))[keep]
+    once = _reordered(s, valued)
+    if s.score is not None:
+        once.score = s.score[first(~np.isnan(s.score[order]))[keep]]
+    return once
+
+
+def _reordered(s: Stated, order: Integers) -> Stated:
     return replace(
         s,
-        image=s.image[valued],
-        label=s.label[valued],
-        value=s.value[valued],
-        score=None if s.score is None else s.score[scored],
-        source=None if s.source is None else s.source[valued],
-        record=None,
+        image=s.image[order],
+        label=s.label[order],
+        value=s.value[order],
+        score=None if s.score is None else s.score[order],
+        source=None if s.source is None else s.source[order],
+        record=order if s.record is None else s.record[order],
     )
 
 

@@ -150,22 +150,29 @@ def from_matrix(matrix: Any) -> Cells:
         ValueError: another value is there (its message says which and where).
     """
     if not sparse.issparse(matrix):
-        dense = np.asarray(matrix)
-        if dense.ndim != 2:
-            raise ValueError(f"a label matrix has two axes, images and classes; not {dense.ndim}")
-        rows, columns = np.nonzero(dense)
-        return from_triples(rows, columns, _checked(dense[rows, columns]), dense.shape)
-    if matrix.format != "csr":  # tocsr() would add up a cell that is given twice: never call it
-        triples = matrix.tocoo()
-        values = _checked(triples.data)
-        return from_triples(triples.row, triples.col, values, triples.shape).tidy()
+        return _from_dense(np.asarray(matrix))
+    given: Any = matrix
+    if given.format == "csr":
+        return _from_csr(given)
+    triples = given.tocoo()  # and never tocsr(), which would add up a cell that is given twice
+    return from_triples(triples.row, triples.col, _checked(triples.data), triples.shape).tidy()
+
+
+def _from_dense(matrix: NDArray[Any]) -> Cells:
+    if matrix.ndim != 2:
+        raise ValueError(f"a label matrix has two axes, images and classes; not {matrix.ndim}")
+    rows, columns = np.nonzero(matrix)
+    return from_triples(rows, columns, _checked(matrix[rows, columns]), matrix.shape)
+
+
+def _from_csr(matrix: Any) -> Cells:
     starts = np.array(matrix.indptr, dtype=np.int64)
-    columns = np.array(matrix.indices, dtype=np.int32)
-    values = np.array(_checked(matrix.data))
+    columns, values = np.array(matrix.indices, dtype=np.int32), np.array(_checked(matrix.data))
     if not _rises(starts, columns).all():
-        ordered = sparse.csr_array((values, columns, starts), shape=matrix.shape)
+        index = matrix.indptr.astype(np.int32) if len(columns) < 2**31 else starts
+        ordered: Any = sparse.csr_array((values, columns, index), shape=matrix.shape)
         ordered.sort_indices()
-        columns, values = np.asarray(ordered.indices, dtype=np.int32), np.asarray(ordered.data)
+        columns, values = ordered.indices.astype(np.int32, copy=False), ordered.data
         stays = np.flatnonzero(~_rises(starts, columns))
         if len(stays):
             row = int(np.searchsorted(starts, stays[0], side="right")) - 1
@@ -177,7 +184,7 @@ def _rises(starts: Rows, columns: NDArray[np.int32]) -> NDArray[np.bool_]:
     """[m - 1] whether each column is followed by a higher one, or by a new row."""
     rises = columns[1:] > columns[:-1]
     rises[starts[(starts > 0) & (starts < len(columns))] - 1] = True
-    return rises
+    return np.asarray(rises)
 
 
 def _checked(values: NDArray[Any]) -> Bytes:

@@ -23,12 +23,13 @@ class Names(Sequence[str]):
 
     __hash__ = None  # type: ignore[assignment]  # compares by content, like a list
 
+    array: pa.Array
+
     def __init__(self, names: "Iterable[str] | pa.Array | NDArray[Any]") -> None:
-        if isinstance(names, Names):
-            names = names.array
-        if isinstance(names, pa.ChunkedArray):
-            names = names.combine_chunks()
-        self.array = names if isinstance(names, pa.Array) else _to_arrow(names)
+        array: Any = names.array if isinstance(names, Names) else names
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        self.array = array if isinstance(array, pa.Array) else _to_arrow(array)
         if pa.types.is_string(self.array.type):
             self.array = self.array.cast(pa.large_string())
 
@@ -91,13 +92,30 @@ def _to_arrow(names: Iterable[str]) -> pa.Array:
 def check_names(kind: str, names: Names) -> None:
     """Refuse names that are empty, repeated, or would break the lines of a text file."""
     array = names.plain()
-    odd = pc.match_substring_regex(array, r"^$|[\x00-\x1f\x7f\x{FFFE}\x{FFFF}]")
-    if pc.any(odd).as_py():
-        name = array[odd.index(True).as_py()].as_py()
-        raise InputError(
-            f"{kind} number {odd.index(True).as_py() + 1} is called {name!r}; "
-            "a name needs at least one character, and no control characters or line breaks"
-        )
-    if pc.count_distinct(array).as_py() < len(array):
-        twice = [v["values"] for v in pc.value_counts(array).to_pylist() if v["counts"] > 1]
-        raise InputError(f"the {kind} name {some(twice, 1)} is there more than once")
+    if _may_be_odd(array):
+        odd = pc.match_substring_regex(array, r"^$|[\x00-\x1f\x7f\x{FFFE}\x{FFFF}]")
+        at = odd.index(True).as_py()
+        if at >= 0:
+            raise InputError(
+                f"{kind} number {at + 1} is called {array[at].as_py()!r}; a name needs at least "
+                "one character, and no control characters or line breaks"
+            )
+    # sorting takes a tenth of the time and the memory of Arrow's hash tables
+    ordered = array.take(pc.sort_indices(array))
+    same = pc.equal(ordered[1:], ordered[: max(len(array) - 1, 0)])
+    if pc.any(same).as_py():
+        name = ordered[same.index(True).as_py()].as_py()
+        raise InputError(f"the {kind} name '{name}' is there more than once")
+
+
+def _may_be_odd(array: pa.Array) -> bool:
+    """A quick look at the bytes of the names, which are too many for a regular expression."""
+    if len(array) == 0:
+        return False
+    if pc.min(pc.binary_length(array)).as_py() == 0:
+        return True
+    data = np.frombuffer(array.buffers()[2], dtype=np.uint8)
+    return any(
+        part.min() < 0x20 or bool(((part == 0x7F) | (part == 0xEF)).any())
+        for part in np.array_split(data, len(data) // _CHUNK + 1)
+    )

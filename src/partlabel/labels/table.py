@@ -159,9 +159,9 @@ class LabelTable:
         values, columns = self.cells.values, self.cells.columns
         present = np.bincount(columns[values == PRESENT], minlength=size)
         absent = np.bincount(columns[values == ABSENT], minlength=size)
-        return np.rec.fromarrays(
-            [present, absent, len(self.ids) - present - absent], names="present,absent,unknown"
-        )
+        unknown = len(self.ids) - present - absent
+        kind = [(name, np.int64) for name in ("present", "absent", "unknown")]
+        return np.rec.fromarrays([present, absent, unknown], dtype=kind)
 
     def subset(self, rows: ArrayLike) -> "LabelTable":
         """These images, in this order; ``rows`` are positions or a mask."""

@@ -132,7 +132,7 @@ def _two_colours(rng: np.random.Generator) -> Canvas:
     """Two colours [2, 3] that can be told apart."""
     first = rng.uniform(0, 1, 3)
     second = np.where(first > 0.5, first - rng.uniform(0.35, 0.6), first + rng.uniform(0.35, 0.6))
-    return np.clip([first, second], 0, 1).astype(np.float32)
+    return np.asarray(np.clip([first, second], 0, 1), dtype=np.float32)
 
 
 def _clutter(

@@ -5,11 +5,12 @@ falls off roughly like the distance to its edge.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Plane = NDArray[np.float32]
+Plane = NDArray[Any]
 Shape = Callable[[Plane, Plane], Plane]
 
 
@@ -24,7 +25,7 @@ def _square(x: Plane, y: Plane) -> Plane:
 def _polygon(x: Plane, y: Plane, sides: int, radius: float) -> Plane:
     angles = 2 * np.pi * np.arange(sides) / sides
     edges = [x * np.cos(a) + y * np.sin(a) for a in angles.astype(np.float32)]
-    return radius - np.maximum.reduce(edges)
+    return np.asarray(radius - np.maximum.reduce(edges))
 
 
 def _triangle(x: Plane, y: Plane) -> Plane:
@@ -36,7 +37,7 @@ def _hexagon(x: Plane, y: Plane) -> Plane:
 
 
 def _star(x: Plane, y: Plane) -> Plane:
-    return 0.62 + 0.27 * np.cos(5 * np.arctan2(y, x)) - np.hypot(x, y)
+    return np.asarray(0.62 + 0.27 * np.cos(5 * np.arctan2(y, x)) - np.hypot(x, y))
 
 
 def _cross(x: Plane, y: Plane) -> Plane:

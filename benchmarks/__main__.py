@@ -1,0 +1,16 @@
+"""Run the benchmarks, each in a process of its own so that peaks of memory do not mix."""
+
+import importlib
+import subprocess
+import sys
+
+from benchmarks.report import machine
+
+NAMES = ("labels", "open_images", "metrics", "scenes")
+
+if len(sys.argv) == 2 and sys.argv[1] in NAMES:
+    importlib.import_module(f"benchmarks.{sys.argv[1]}").run()
+else:
+    print(machine(), flush=True)
+    for name in sys.argv[1:] or NAMES:
+        subprocess.run([sys.executable, "-m", "benchmarks", name], check=True)

@@ -55,6 +55,7 @@ def load(path: str | os.PathLike[str]) -> LabelTable:
             raise ValueError("more than one record batch")
         batch = batches.get_batch(0)
         batch.validate()
+        _check_types(batch.schema)
         splits = Names(batch["split"]) if "split" in batch.schema.names else None
         cells = _cells(batch["cells"])
         return LabelTable.from_cells(
@@ -87,16 +88,30 @@ def check(table: LabelTable, path: str | os.PathLike[str]) -> LabelTable:
         raise InputError(f"{path}: the label table is damaged: {error}") from error
 
 
+def _check_types(schema: pa.Schema) -> None:
+    """Refuse a schema that :func:`save` would not have written."""
+    cells = schema.field("cells").type
+    item: Any = cells.value_type if pa.types.is_large_list(cells) else cells
+    fields = [item.field(i) for i in range(item.num_fields)] if pa.types.is_struct(item) else []
+    right = [field.name for field in fields][:2] == ["class", "value"]
+    right = right and all(_FIELDS.get(field.name) == field.type for field in fields)
+    right = right and schema.field("image").type == pa.large_string()
+    if "split" in schema.names:
+        split = schema.field("split").type
+        right = right and pa.types.is_dictionary(split)
+        right = right and split.value_type in (pa.string(), pa.large_string())
+    if not right:
+        raise ValueError(f"its columns are {schema.to_string(show_schema_metadata=False)}")
+
+
 def _cells(lists: pa.Array) -> Cells:
     """Views, not copies, of the lists' buffers."""
     struct = lists.values
-    names = [field.name for field in struct.type]
-    wrong = [n for n in names if n not in _FIELDS or struct.type.field(n).type != _FIELDS[n]]
-    if wrong or names[:2] != ["class", "value"] or lists.type != pa.large_list(struct.type):
-        raise ValueError(f"cells of type {lists.type}")
 
     def column(name: str) -> Any:
-        return struct.field(name).to_numpy(zero_copy_only=True) if name in names else None
+        if struct.type.get_field_index(name) < 0:
+            return None
+        return struct.field(name).to_numpy(zero_copy_only=True)
 
     return Cells(
         lists.offsets.to_numpy(zero_copy_only=True),

@@ -1,6 +1,7 @@
 """The commands as a user types them: what they print, write and return."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def test_inspect(labels: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = out(capsys)
     assert "40 images x 6 classes, 100.0% of labels known" in text
     assert "plain-disc" in text
-    assert "splits: train 30, test 10" in text
+    assert "splits: train 30 images (100.0% known), test 10 images" in text
     assert main(["inspect", str(labels), "--json"]) == 0
     found = json.loads(out(capsys))
     assert found["images"] == 40
@@ -48,7 +49,7 @@ def test_inspect_goes_on_where_others_stop(
     text = out(capsys)
     assert "contradictions: 1" in text
     assert "line 2 (present) and line 3 (absent)" in text
-    assert "cannot be evaluated: none known present or absent" in text
+    assert "none present or absent" in text
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -76,7 +77,7 @@ def test_merge_halves_with_different_classes(
         write_labels(part, path)
     merged = tmp_path / "m.csv"
     assert main(["merge", *map(str, halves), "-o", str(merged)]) == 0
-    assert "0 conflicts" in out(capsys)
+    assert "40 images and 0 classes met again, 0 labels and 0 splits in conflict" in out(capsys)
     assert read_labels(merged) == truth.with_splits(None)
 
 
@@ -86,7 +87,7 @@ def test_merge_conflicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     b.write_text("image,cat\nx,0\n")
     assert main(["merge", str(a), str(b), "-o", str(m)]) == 2
     error = capsys.readouterr().err
-    assert "b.csv: the tables disagree on 1 cell, first on image 'x', class 'cat'" in error
+    assert "the tables disagree on 1 label (first: image 'x', class 'cat')" in error
     assert not m.exists()
     assert main(["merge", str(a), str(b), "-o", str(m), "--conflict", "theirs", "--json"]) == 0
     assert json.loads(out(capsys))["conflicts"] == 1
@@ -105,6 +106,95 @@ def test_simulate(strategy: str, labels: Path, tmp_path: Path) -> None:
     expected = simulate.hide(read_labels(labels), strategy, proportion, 7, "train", 0.2)
     assert read_labels(hidden) == expected
     assert expected.in_split("holdout").sum() == 6
+
+
+def test_merge_fills_only_what_lists_presence_alone(tmp_path: Path) -> None:
+    (tmp_path / "holes.csv").write_text("image,cat,dog\na,1,\n")
+    (tmp_path / "verified.csv").write_text(
+        "ImageID,Source,LabelName,Confidence\nb,verification,cat,1\nb,verification,dog,0\nc,v,cat,1\n"
+    )
+    full = LabelTable(["d"], ["cat", "dog"], [[1, -1]])
+    write_labels(full, tmp_path / "coco.json", "coco")
+    names = [str(tmp_path / name) for name in ("holes.csv", "verified.csv", "coco.json")]
+    assert main(["merge", *names, "-o", str(tmp_path / "m.csv"), "--unlisted", "absent"]) == 0
+    merged = read_labels(tmp_path / "m.csv")
+    assert merged.dense().tolist() == [[1, 0], [1, -1], [1, 0], [1, -1]]
+
+
+def test_merge_notes_names_that_look_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("image,cat\nx.jpg,1\n")
+    (tmp_path / "b.csv").write_text("image,Cat\nphotos/x,1\n")
+    names = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
+    assert main(["merge", *names, "-o", str(tmp_path / "m.csv")]) == 0
+    text = out(capsys)
+    assert "1 class name like another but not the same, such as 'Cat' and 'cat'" in text
+    assert "1 image name like another but not the same, such as 'photos/x' and 'x.jpg'" in text
+
+
+def test_merge_of_three_does_not_depend_on_their_order(tmp_path: Path) -> None:
+    for name, value in (("a", 1), ("b", 0), ("c", 1)):
+        (tmp_path / f"{name}.csv").write_text(f"image,cat\nx,{value}\n")
+    for order in ("abc", "acb", "bca"):
+        names = [str(tmp_path / f"{name}.csv") for name in order]
+        out = tmp_path / "m.csv"
+        assert main(["merge", *names, "-o", str(out), "--conflict", "unknown"]) == 0
+        assert read_labels(out).dense().tolist() == [[0]]
+
+
+def test_odd_streams(labels: Path, tmp_path: Path) -> None:
+    command = str(Path(sys.executable).parent / "partlabel")
+    text = labels.read_bytes()
+    done = subprocess.run([command, "inspect", "/dev/stdin"], input=text, capture_output=True)
+    assert b"40 images" in done.stdout, done.stderr
+    log = tmp_path / "log"
+    log.write_text("precious\n")
+    with log.open("a") as stream:
+        subprocess.run(
+            [command, "convert", labels, "/dev/stdout", "--to", "csv"], stdout=stream, check=True
+        )
+    assert log.read_text().startswith("precious\n")
+    assert text.decode() in log.read_text()
+    with Path("/dev/full").open("w") as stream:
+        done = subprocess.run([command, "inspect", labels], stdout=stream, stderr=subprocess.PIPE)
+    assert b"Traceback" not in done.stderr
+    odd = os.fsencode(tmp_path) + b"/l\xe9.csv"
+    Path(os.fsdecode(odd)).write_bytes(text)
+    done = subprocess.run([command, "inspect", odd], capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_inputs_are_not_overwritten(labels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = labels.read_bytes()
+    for call in (
+        ["convert", str(labels), str(labels)],
+        ["simulate", str(labels), str(labels), "--strategy", "single-positive"],
+        ["merge", str(labels), str(labels), "-o", str(labels)],
+    ):
+        assert main(call) == 2
+        assert "is an input" in capsys.readouterr().err
+    assert labels.read_bytes() == before
+
+
+def test_lossy_writes_say_so(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["convert", str(labels), str(tmp_path / "t.json"), "--to", "coco"]
+    assert main(call) == 0
+    assert "what it can hold of 40 images" in out(capsys)
+    assert main([*call, "--json"]) == 0
+    assert json.loads(out(capsys))["lost"] == ["the splits"]
+
+
+def test_names_that_a_terminal_cannot_show(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("image,café\na,1\n")
+    command = Path(sys.executable).parent / "partlabel"
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([command, "inspect", path], capture_output=True, text=True, env=plain)
+    assert done.returncode == 0, done.stderr
+    assert "caf\\xe9" in done.stdout
 
 
 def test_scenes(tmp_path: Path) -> None:

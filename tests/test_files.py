@@ -64,6 +64,19 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "new"
 
 
+def test_modes_are_kept_and_protection_is_heeded(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    path.chmod(0o600)
+    with atomic_file(path) as stream:
+        stream.write(b"new")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o400)
+    with pytest.raises(InputError, match="permission denied"), atomic_file(path):
+        pass
+    assert path.read_text() == "new"
+
+
 def test_devices_are_written_directly() -> None:
     with atomic_file("/dev/null") as stream:
         stream.write(b"x")

@@ -32,7 +32,7 @@ CSV = [
     ('image,cat\n"x\ny",1\nb,1\nc,x\n', "FILE, line 5, column 'cat': 'x' is not allowed"),
     ("image,cat,dog\na,1\n", "FILE, line 2: 2 fields, but the header has 3"),
     ("image,cat\na,1\nb,1,1\n", "FILE, line 3: 3 fields, but the header has 2"),
-    ("image,cat,cat\na,1,1\n", "the column 'cat' is there twice (numbers 1 and 2)"),
+    ("image,cat,cat\na,1,1\n", "the column 'cat' is there twice (columns 2 and 3)"),
     ("image,cat,\na,1,1\n", "line 1: column 3 has no name"),
     ("image,cat\n,1\n", "line 2, column 'image': '' is not allowed; an image needs a name"),
     ("image,cat\na,1\na,0\n", "image 'a', class 'cat': line 2 (present) and line 3 (absent)"),
@@ -41,7 +41,13 @@ CSV = [
     ("image,cat\na\0,1\n", "FILE, line 2: a NUL byte"),
     ("", "the file is empty"),
     ("\n\n", "the file is empty"),
-    ("name;cat\na;1\n", "looks like no label format (its header is 'name, cat')"),
+    (
+        "name;cat\na;1\n",
+        "(its header is 'name, cat'); call the first column 'image', or say --format",
+    ),
+    (",image,cat\n0,a,1\n", "write it without an index"),
+    ("image,class\na,cat\n", "a row a label has the columns image,class,value"),
+    ("image,cat,dog\na,1,5\nb,7,1\n", "line 2, column 'dog': '5'"),
     ('image,cat\n"a,1\n', "line 2: 1 field, but the header has 2"),
     ('image,"c\nd"\na,1\n', "control characters or line breaks"),
     ("image,class,value\na,1,1\n", "several formats; say which: --format csv or --format cells"),
@@ -142,6 +148,7 @@ def test_label_studio(tmp_path: Path) -> None:
         ('{"file_name": "a", "x": 1}\n[1]\n', "line 2: expected a JSON object"),
         ('{"file_name": "a", "x": 1}\n{"file_name"\n', "line 2: not valid JSON"),
         ('{"file_name": null, "x": 1}\n', "an image needs a name"),
+        ('{"file_name": "a", "x": 1, "x": 0}\n', "line 1: not valid JSON: 'x' is there twice"),
         ('{"name": "a", "x": 1}\n', "no column is called 'file_name'"),
     ],
 )
@@ -183,6 +190,7 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
         read_labels(tmp_path / "t", "openimages")
 
 
+@pytest.mark.filterwarnings("ignore:.*read as Latin-1")
 def test_odd_but_right_files(tmp_path: Path) -> None:
     right = LabelTable(["a,b.jpg", "é.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
     text = 'image,cat,dog\n"a,b.jpg",1,\né.jpg,0,1\n'
@@ -200,14 +208,16 @@ def test_odd_but_right_files(tmp_path: Path) -> None:
         .replace(' "0.0" ', "0.0")
         .encode(),
         text.replace(",", ";").replace("a;b", "a,b").encode(),
+        ("\n" + text.replace(",", ";").replace("a;b", "a,b")).encode(),
         text.replace(",", "\t").replace("a\tb", "a,b").encode(),
         text.replace("image,cat,dog", "Image, cat ,dog").encode(),
+        text.replace(",1,\n", ",1,NaN\n").encode(),
     ):
         (tmp_path / "t.csv").write_bytes(content)
         assert read_labels(tmp_path / "t.csv") == right, content
     assert read(tmp_path / "t.csv").notes.remarks == []
     (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
-    assert read(tmp_path / "t.csv").notes.remarks == ["not UTF-8, read as latin-1"]
+    assert read(tmp_path / "t.csv").notes.remarks == ["not UTF-8, read as Latin-1"]
 
 
 def test_an_image_twice_with_the_same_or_other_labels(tmp_path: Path) -> None:
@@ -231,6 +241,45 @@ def test_a_machine_score_beside_a_verified_label(tmp_path: Path) -> None:
     assert reading.table.dense().tolist() == [[1]]
     assert reading.table.scores().tolist() == [[0.75]]
     assert reading.notes.repeated == []
+
+
+def test_scores_next_to_0_and_1_are_no_labels(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = "".join(
+        f"a,machine,{name},{score}\n"
+        for name, score in zip("xyz", ("0.99999999999", "1e-50", "1e-400"), strict=True)
+    )
+    path.write_text("ImageID,Source,LabelName,Confidence\n" + lines)
+    table = read_labels(path)
+    assert table.known == 0
+    assert ((table.scores() > 0) & (table.scores() < 1)).all()
+    write_labels(table, tmp_path / "again.csv", "open-images")
+    assert read_labels(tmp_path / "again.csv") == table
+
+
+def test_an_image_in_two_splits(tmp_path: Path) -> None:
+    tasks = [{"data": {"image": "a", "split": split}} for split in ("train", "test")]
+    assert "is in two splits" in fails(tmp_path / "t.json", json.dumps(tasks))
+    for name in ("Annotations", "ImageSets/Main"):
+        (tmp_path / "voc" / name).mkdir(parents=True)
+    for stem in "123":
+        (tmp_path / "voc" / "Annotations" / f"{stem}.xml").write_text("<annotation/>")
+    lists = tmp_path / "voc" / "ImageSets" / "Main"
+    (lists / "train.txt").write_text("1\n2\n")
+    (lists / "debug.txt").write_text("1\n")
+    assert read_labels(tmp_path / "voc", unlisted="unknown").splits == ["train", "train", ""]
+    (lists / "more.txt").write_text("2\n3\n")
+    with pytest.raises(InputError, match=r"image '2' is in train\.txt and more\.txt"):
+        read_labels(tmp_path / "voc", unlisted="unknown")
+
+
+def test_many_contradictions_are_found_in_one_pass(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{i},{value}\n" for i in range(3000) for value in (1, 0)]
+    path.write_text("image,cat\n" + "".join(rows))
+    found = read(path, strict=False).notes.contradictions
+    assert len(found) == 3000
+    assert found[-1].where == ("line 6,000 (present)", "line 6,001 (absent)")
 
 
 def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
@@ -285,6 +334,7 @@ def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
     return format, bytes(content)
 
 
+@pytest.mark.filterwarnings("ignore:.*read as Latin-1")
 @given(mutated(), st.booleans())
 @settings(max_examples=600, deadline=None)
 def test_fuzzed_files_are_read_or_refused(case: tuple[str, bytes], forced: bool) -> None:
@@ -292,6 +342,7 @@ def test_fuzzed_files_are_read_or_refused(case: tuple[str, bytes], forced: bool)
     read_or_refuse(content, format if forced else None)
 
 
+@pytest.mark.filterwarnings("ignore:.*read as Latin-1")
 @given(st.binary(max_size=200), st.sampled_from([None, *FORMATS]))
 @settings(max_examples=400, deadline=None)
 def test_any_bytes_are_read_or_refused(content: bytes, format: str | None) -> None:

@@ -8,7 +8,7 @@ from PIL import Image
 from partlabel import LabelTable, scenes
 from partlabel.formats import read
 from partlabel.images import ImageFiles, unreadable
-from partlabel.inspection import inspect
+from partlabel.inspection import SplitSummary, inspect
 
 
 def test_counts() -> None:
@@ -17,7 +17,7 @@ def test_counts() -> None:
     )
     found = inspect(table)
     assert (found.images, found.known, found.nothing_known) == (3, 2 / 6, 1)
-    assert found.splits == {"train": 2, "(none)": 1}
+    assert found.splits == [SplitSummary("train", 2, 0.5), SplitSummary("(none)", 1, 0.0)]
     assert found.not_evaluable == ["y"]
     x = found.classes[0]
     assert (x.name, x.present, x.absent, x.unknown, x.known) == ("x", 1, 1, 1, 2 / 3)
@@ -63,10 +63,12 @@ def test_ids_find_their_files(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     files = ImageFiles(tmp_path)
     assert files.names == ["D.JPEG", "a.jpg", "other/c.jpg", "sub/b.png", "sub/c.jpg"]
-    ids = ["a.jpg", "a", "b.png", "sub/b", "c", "sub/c", "D", "x.txt", "elsewhere/a.jpg", "nope"]
+    (tmp_path / "e.png").mkdir()
+    here = f"{tmp_path.name}/a.jpg"
+    ids = ["a.jpg", "a", "b.png", "sub/b", "c", "sub/c", "D", "x.txt", "other/a.jpg", "nope", here]
     found = [path and path.relative_to(tmp_path).as_posix() for path in files.locate(ids)]
     assert found == [
         "a.jpg", "a.jpg", "sub/b.png", "sub/b.png", None, "sub/c.jpg", "D.JPEG", None,
-        "a.jpg", None,
+        None, None, "a.jpg",
     ]  # fmt: skip
     assert files.locate([str(tmp_path / "a.jpg")]) == [tmp_path / "a.jpg"]

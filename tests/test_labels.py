@@ -13,6 +13,7 @@ import partlabel
 from partlabel import ABSENT, PRESENT, UNKNOWN, LabelTable
 from partlabel.errors import InputError
 from partlabel.labels import Names
+from partlabel.labels.cells import from_triples
 from tables import names, tables
 
 
@@ -138,6 +139,18 @@ def test_rows_out_of_range() -> None:
     with pytest.raises(InputError, match="mask of 2"):
         small().subset([True, False])
     assert small().dense([-1]).tolist() == [[0, 0]]
+    with pytest.raises(InputError, match=r"table\.ids\.find"):
+        small().subset(["a.jpg"])
+
+
+def test_with_classes() -> None:
+    table = small().with_classes(["dog", "cat"])
+    assert table.classes == ["dog", "cat"]
+    assert table.dense().tolist() == [[0, 1], [1, -1], [0, 0]]
+    assert table.splits == small().splits
+    assert small().with_classes(["dog"]).dense().tolist() == [[0], [1], [0]]
+    with pytest.raises(InputError, match="did you mean 'dog'"):
+        small().with_classes(["dgo"])
 
 
 @given(tables(scores=True, splits=True))
@@ -200,15 +213,43 @@ def test_merge_cell_by_cell(a: LabelTable, b: LabelTable, rule: Any) -> None:
         assert a.merge(b) == merged
 
 
+def test_merge_scores_and_sources() -> None:
+    def one(value: int, score: float, source: int) -> LabelTable:
+        cells = from_triples(
+            np.array([0]),
+            np.array([0]),
+            np.array([value], np.int8),
+            (1, 1),
+            np.array([score], np.float32),
+            np.array([source], np.int8),
+        )
+        return LabelTable.from_cells(["a"], ["x"], cells)
+
+    unknown, human, model = one(0, 0.75, 0), one(1, np.nan, 0), one(1, 0.5, 1)
+    for merged in (unknown.merge(human), human.merge(unknown)):
+        assert (merged.dense()[0, 0], merged.scores()[0, 0]) == (1, 0.75)
+    for merged in (model.merge(human), human.merge(model)):
+        assert merged.cells.sources is None
+        assert merged.scores()[0, 0] == 0.5
+    clash = one(-1, 0.25, 1).merge(model, "theirs")
+    assert (clash.scores()[0, 0], clash.cells.sources_or_human()[0]) == (0.5, 1)
+    assert np.isnan(one(-1, 0.25, 1).merge(model, "unknown").scores()).all()
+
+
+def test_stale_split_names() -> None:
+    with pytest.raises(InputError, match="no split 'val'"):
+        small().split("train").split("val")
+
+
 def test_merge_splits() -> None:
     a = LabelTable(["x", "y"], ["c"], [[1], [1]], ["train", ""])
     b = LabelTable(["x", "y", "z"], ["c"], [[1], [1], [1]], ["test", "test", "val"])
-    with pytest.raises(InputError, match="'x' in 'train' and in 'test'"):
+    with pytest.raises(InputError, match=r"the split of 1 image \(first: 'x'\)"):
         a.merge(b)
     assert a.merge(b, "ours").splits == ["train", "test", "val"]
     assert a.merge(b, "theirs").splits == ["test", "test", "val"]
     assert a.merge(b, "unknown").splits == ["", "test", "val"]
-    assert a.merge(b, "unknown").conflicts == 1
+    assert (a.merge(b, "unknown").conflicts, a.merge(b, "unknown").split_conflicts) == (0, 1)
     with pytest.raises(InputError, match="did you mean 'theirs'"):
         a.merge(b, "their")  # type: ignore[arg-type]
 

@@ -176,11 +176,22 @@ def test_nothing_known() -> None:
         ([[0.1]], [[2]], "labels must be"),
         ([[0.1]], [[1, 1]], r"scores are \(1, 1\), labels \(1, 2\)"),
         ([0.1], [1], "both must be"),
+        ([[0.1]], [[True]], "not true and false"),
     ],
 )
 def test_bad_input(scores: Any, labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         metrics.evaluate(scores, labels)
+
+
+def test_bad_thresholds_and_counts() -> None:
+    scores, labels = np.array([[0.9, 0.1]]), np.array([[1, -1]])
+    with pytest.raises(InputError, match=r"thresholds are \(3,\)"):
+        metrics.evaluate(scores, labels, [0.1, 0.2, 0.3])
+    with pytest.raises(InputError, match="for 2 classes"):
+        metrics.by_annotations(metrics.evaluate(scores, labels), [1])
+    with pytest.raises(InputError, match="not a number"):
+        metrics.average_precision([np.nan, 1], [1, -1])
 
 
 def test_groups_by_annotations() -> None:

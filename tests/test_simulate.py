@@ -151,7 +151,7 @@ def test_hide_without_splits_makes_them() -> None:
         ({"strategy": "dense", "proportion": float("nan")}, "between 0 and 1"),
         ({"strategy": "partial", "proportion": -1, "per_image": True}, "between 0 and 1"),
         ({"strategy": "dense", "proportion": 0.1, "per_image": True}, "--per-image goes with"),
-        ({"strategy": "partial", "proportion": 0.1, "holdout": 2}, "--holdout is 2"),
+        ({"strategy": "partial", "proportion": 0.1, "holdout": 2}, "holdout is 2"),
         ({"strategy": "partial", "proportion": 0.1, "split": "train"}, "no splits"),
     ],
 )

@@ -3,6 +3,7 @@
 What a command needs is imported when it runs, so that ``--help`` and mistakes answer at once.
 """
 
+import io
 import json
 import sys
 import warnings
@@ -47,7 +48,7 @@ Unlisted = Annotated[
     typer.Option(
         "--unlisted",
         help="What a class is where the file does not list it: absent or unknown. "
-        "Needed by coco and voc, which list only what is present.",
+        "Needed by coco and voc, which list only what is present; merge uses it for these alone.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -79,11 +80,17 @@ def main(arguments: list[str] | None = None) -> int:
         except MemoryError:
             complain("error", "not enough memory for this", "bold red")
             return 1
+        except OSError as error:
+            complain("error", str(error), "bold red")
+            return 1
         return 0
 
 
 def run() -> None:
     """Run the command that the shell was given."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal cannot show
     sys.exit(main())
 
 
@@ -118,15 +125,15 @@ def inspect(
 
     Example: partlabel inspect labels.csv --images photos/
     """
-    from partlabel import formats, inspection, terminal
+    from partlabel import display, formats, inspection, terminal
 
     reading = formats.read(labels, format, unlisted, strict=False)
-    with terminal.progress("checking images") as progress:
+    with terminal.progress("checking images", show=images is not None) as progress:
         found = inspection.inspect(reading.table, reading.notes, images, progress)
     if as_json:
         typer.echo(json.dumps({"path": str(labels), **found.as_json()}, indent=1))
     else:
-        terminal.show_inspection(str(labels), found, every_class=every_class)
+        display.show_inspection(str(labels), found, every_class=every_class)
 
 
 @app.command()
@@ -144,9 +151,9 @@ def convert(
     """
     from partlabel import formats
 
+    _check_target(out, to, [labels])
     reading = _read(labels, format, unlisted, quiet=as_json)
-    formats.write_labels(reading.table, out, to)
-    _wrote(out, reading.table, as_json)
+    _wrote(out, reading.table, formats.write_labels(reading.table, out, to), as_json)
 
 
 @app.command()
@@ -156,8 +163,8 @@ def merge(
     conflict: Annotated[
         str,
         typer.Option(
-            help="A label that is present in one file and absent in another: "
-            "error, unknown, ours (the earlier file holds) or theirs (the later one)."
+            help="A label that is present in one file and absent in another, or an image in "
+            "different splits: error, unknown (neither), ours (the earlier file) or theirs."
         ),
     ] = "error",
     format: Format = None,
@@ -170,23 +177,27 @@ def merge(
     Example: partlabel merge cats.csv dogs.csv -o both.csv
     """
     from partlabel import formats
-    from partlabel.errors import InputError, count, one_of
+    from partlabel.display import merge_lines
+    from partlabel.errors import InputError, one_of
     from partlabel.labels import CONFLICT_RULES
+    from partlabel.labels import merge as join
     from partlabel.terminal import say
 
     rule: Any = one_of("conflict rule", conflict, CONFLICT_RULES)
-    tables = [_read(path, format, unlisted, quiet=as_json).table for path in labels]
-    merged, conflicts = tables[0], 0
-    for path, table in zip(labels[1:], tables[1:], strict=True):
-        try:
-            merged = merged.merge(table, rule)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-        conflicts += merged.conflicts
-    formats.write_labels(merged, out, to)
+    if len(labels) < 2:
+        raise InputError("merge needs two label files or more")
+    _check_target(out, to, labels)
+    tables = []
+    for path in labels:
+        # a file that can say "absent" itself is not filled up because another cannot
+        meaning = unlisted if formats.needs_unlisted(path, format) else None
+        tables.append(_read(path, format, meaning, quiet=as_json).table)
+    merged = join(tables, rule)
     if not as_json:
-        say(f"{count(conflicts, 'conflict')}" + (f", decided by '{rule}'" if conflicts else ""))
-    _wrote(out, merged, as_json, conflicts=conflicts)
+        say(merge_lines(tables, merged, rule))
+    lost = formats.write_labels(merged, out, to)
+    conflicts = {"conflicts": merged.conflicts, "split_conflicts": merged.split_conflicts}
+    _wrote(out, merged, lost, as_json, **conflicts)
 
 
 @app.command()
@@ -227,15 +238,20 @@ def simulate(
 
     Example: partlabel simulate labels.csv ten.csv --strategy partial --proportion 0.1 --split train
     """
-    from partlabel import formats
+    from partlabel import display, formats, inspection, terminal
     from partlabel import simulate as simulation
 
-    reading = _read(labels, format, unlisted, quiet=as_json)
-    table = simulation.hide(
-        reading.table, strategy, proportion, seed, split, holdout, per_image=per_image
-    )
-    formats.write_labels(table, out, to)
-    _wrote(out, table, as_json)
+    simulation.check(strategy, proportion, holdout, per_image=per_image)
+    _check_target(out, to, [labels])
+    full = _read(labels, format, unlisted, quiet=as_json).table
+    table = simulation.hide(full, strategy, proportion, seed, split, holdout, per_image=per_image)
+    turned = int((full.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
+    lost = formats.write_labels(table, out, to)
+    if not as_json and table.splits is not None:
+        terminal.say(display.split_line(inspection.split_summaries(table)))
+    if not as_json and turned:
+        terminal.say(f"labels turned round: {turned:,}")
+    _wrote(out, table, lost, as_json, turned=turned)
 
 
 @app.command()
@@ -260,7 +276,7 @@ def scenes(
     world = generated.World(classes, size, seed, difficulty, objects)
     with terminal.progress("drawing") as progress:
         table = generated.write(folder, count, world, test, lambda done: progress(done, count))
-    _wrote(folder / "labels.csv", table, as_json)
+    _wrote(folder / "labels.csv", table, [], as_json)
 
 
 @app.command()
@@ -275,26 +291,41 @@ def demo(
 
 def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) -> "Reading":
     """Read labels and say what was found."""
-    from partlabel import formats, terminal
+    from partlabel import display, formats, terminal
 
     reading = formats.read(path, format, unlisted)
+    uncertain = sum(reading.notes.uncertain.values())
+    if uncertain:
+        message = f"{path}: {uncertain:,} labels marked uncertain are read as unknown"
+        warnings.warn(message, PartlabelWarning, stacklevel=2)
     if not quiet:
         decided = "" if format else ", decided by content"
         name = f"{path} ({reading.notes.format}{decided})"
-        terminal.say(f"read {name}: {terminal.describe(reading.table)}")
-        for remark in reading.notes.remarks:
-            terminal.say(f"  note: {remark}")
+        terminal.say(f"read {name}: {display.describe(reading.table)}")
         if reading.notes.repeated:
             terminal.say(f"  note: {len(reading.notes.repeated):,} images described more than once")
     return reading
 
 
-def _wrote(path: Path, table: Any, as_json: bool, **more: int) -> None:
-    from partlabel.terminal import describe, say
+def _check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
+    """Refuse a wrong target before anything is read, and one that is an input."""
+    from partlabel.errors import FileError
+    from partlabel.formats import target_format
 
+    target_format(out, to)
+    if any(out.resolve() == path.resolve() for path in inputs):
+        raise FileError(out, "is an input; write to another file")
+
+
+def _wrote(path: Path, table: Any, lost: list[str], as_json: bool, **more: int) -> None:
+    from partlabel.display import describe
+    from partlabel.terminal import say
+
+    images, classes = table.shape
     if as_json:
-        images, classes = table.shape
         result = {"path": str(path), "images": images, "classes": classes, "known": table.known}
-        typer.echo(json.dumps(result | more))
+        typer.echo(json.dumps(result | {"lost": lost} | more))
+    elif lost:
+        say(f"wrote {path}: what it can hold of {describe(table)}")
     else:
         say(f"wrote {path}: {describe(table)}")

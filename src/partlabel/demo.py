@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from partlabel import simulate
+from partlabel.display import describe, show_inspection, split_line
+from partlabel.errors import count
 from partlabel.formats import write_labels
-from partlabel.inspection import inspect
+from partlabel.inspection import inspect, split_summaries
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.scenes import World, write
-from partlabel.terminal import describe, progress, say, show_inspection
+from partlabel.terminal import progress, say
 
 COUNT, WORLD = 600, World(classes=8, size=96, seed=0)
 
@@ -38,13 +40,13 @@ def run(folder: Path) -> None:
     say("3. Merged: what neither team looked for stays unknown")
     merged = first.merge(second)
     write_labels(merged, folder / "merged.csv")
-    say(f"   {folder}/merged.csv: {describe(merged)}, {merged.conflicts} conflicts\n")
+    say(f"   {folder}/merged.csv: {describe(merged)}, {count(merged.conflicts, 'conflict')}\n")
     show_inspection("merged.csv", inspect(merged, images=folder / "images"))
 
     say("\n4. Or one tag for each picture, as on the web: single positives for the training split")
     single = simulate.hide(truth, "single-positive", seed=0, split="train", holdout=0.2)
     write_labels(single, folder / "single-positive.csv")
-    say(f"   {folder}/single-positive.csv: {describe(single.split('train'))} in split 'train'")
+    say(f"   {folder}/single-positive.csv: {split_line(split_summaries(single))}")
 
     _sheet(folder, merged).save(folder / "merged.png")
     say(f"\nLook at {folder}/merged.png: pictures with what is known of them.")

@@ -4,6 +4,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,7 +31,7 @@ def _explain(path: Path, error: OSError) -> PartlabelError:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.partial")
+    return path.with_name(f".{secrets.token_hex(6)}.partial")
 
 
 @contextmanager
@@ -40,13 +41,18 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     target = Path(os.path.realpath(given))  # a link stays a link, its target is replaced
     partial = _beside(target)
     try:
-        if target.is_dir():
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, "is a folder")
-        if target.exists() and not target.is_file():  # /dev/stdout and the like: nothing to lose
-            with target.open("wb") as stream:
+        if given.is_relative_to("/dev") or (mode is not None and not stat.S_ISREG(mode)):
+            with given.open("ab") as stream:  # /dev/stdout may be a file that others write to
                 yield stream
             return
+        if mode is not None and not mode & 0o222:
+            raise PermissionError(errno.EACCES, "is write-protected")
         with partial.open("xb") as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), stat.S_IMODE(mode))
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

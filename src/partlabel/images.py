@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from partlabel.errors import InputError
+from partlabel.errors import FileError
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
@@ -18,28 +18,40 @@ class ImageFiles:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise InputError(f"{self.folder}: there is no such folder of images")
+        try:
+            is_folder = self.folder.is_dir()
+        except OSError as error:
+            raise FileError(self.folder, f"cannot be read ({error.strerror})") from error
+        if not is_folder:
+            what = "is a file, not" if self.folder.exists() else "there is no such"
+            raise FileError(self.folder, f"{what} a folder of images".replace("such a", "such"))
 
     @cached_property
     def names(self) -> list[str]:
         """Paths below the folder, with ``/``, in order."""
-        paths = (path for path in self.folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-        return sorted(path.relative_to(self.folder).as_posix() for path in paths)
+        found = []
+        for place, _, files in os.walk(self.folder):
+            below = Path(place).relative_to(self.folder)
+            found += [(below / f).as_posix() for f in files if Path(f).suffix.lower() in SUFFIXES]
+        return sorted(found)
 
     def locate(self, ids: Iterable[str]) -> list[Path | None]:
         """The file of each id, None if there is none.
 
-        An id is a path below the folder, with or without its ending, or the bare name of a file
-        that is somewhere below it and has no namesake.
+        An id is a path below the folder (which may start with the folder's own name), with or
+        without its ending; or a bare name, if exactly one file somewhere below is called so.
         """
         return [self._locate(name) for name in ids]
 
     def _locate(self, name: str) -> Path | None:
-        path = self.folder / name
-        if name in self._exact or (Path(name).is_absolute() and path.is_file()):
-            return path
-        found = self._loose.get(name) or self._loose.get(name.rsplit("/", 1)[-1])
+        if name.startswith("/"):
+            return Path(name) if Path(name).is_file() else None
+        for path in (name, name.removeprefix(self.folder.resolve().name + "/")):
+            if path in self._exact:
+                return self.folder / path
+            if self._without_ending.get(path):
+                return self.folder / str(self._without_ending[path])
+        found = self._bare.get(name)
         return self.folder / found if found else None
 
     @cached_property
@@ -47,14 +59,21 @@ class ImageFiles:
         return set(self.names)
 
     @cached_property
-    def _loose(self) -> dict[str, str | None]:
-        """Other ways to call a file; None for a name that two files share."""
-        found: dict[str, str | None] = {}
-        for name in self.names:
-            path = Path(name)
-            for alias in {path.name, path.stem, path.with_suffix("").as_posix()}:
-                found[alias] = None if alias in found else name
-        return found
+    def _without_ending(self) -> dict[str, str | None]:
+        return _aliases((name.rsplit(".", 1)[0], name) for name in self.names)
+
+    @cached_property
+    def _bare(self) -> dict[str, str | None]:
+        paths = [(Path(name), name) for name in self.names]
+        return _aliases((alias, name) for path, name in paths for alias in (path.name, path.stem))
+
+
+def _aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+    """Other names of files; None for a name that two files share."""
+    found: dict[str, str | None] = {}
+    for alias, name in pairs:
+        found[alias] = None if alias in found else name
+    return found
 
 
 def why_unreadable(path: Path) -> str | None:

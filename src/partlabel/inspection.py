@@ -29,6 +29,15 @@ class ClassSummary:
         return self.present > 0 and self.absent > 0
 
 
+@dataclass(frozen=True)
+class SplitSummary:
+    """How large a split is, and what share of its labels is known."""
+
+    name: str
+    images: int
+    known: float
+
+
 @dataclass
 class FileSummary:
     """How the images of a table and those of a folder fit together."""
@@ -48,7 +57,7 @@ class Inspection:
     known: float
     classes: list[ClassSummary]
     nothing_known: int
-    splits: dict[str, int]
+    splits: list[SplitSummary]
     scores: int
     from_model: int
     notes: Notes
@@ -99,7 +108,7 @@ def inspect(
         known=table.known,
         classes=summaries,
         nothing_known=len(table) - len(np.unique(known_rows)),
-        splits=_split_sizes(table),
+        splits=split_summaries(table),
         scores=int(np.count_nonzero(~np.isnan(cells.scores_or_nan()))),
         from_model=int(np.count_nonzero(cells.sources_or_human() == MODEL)),
         notes=notes,
@@ -109,24 +118,31 @@ def inspect(
     return result
 
 
-def _split_sizes(table: LabelTable) -> dict[str, int]:
+def split_summaries(table: LabelTable) -> list[SplitSummary]:
+    """The splits of a table in order of appearance; images without one come under ``(none)``."""
     if table.splits is None:
-        return {}
-    sizes = table.splits.array.value_counts().to_pylist()
-    return {entry["values"] or "(none)": entry["counts"] for entry in sizes}
+        return []
+    found = []
+    codes, names = table.splits.array.indices.to_numpy(), table.splits.array.dictionary
+    known = np.bincount(table.cells.rows[table.cells.values != 0], minlength=len(table))
+    for code, name in enumerate(names.to_pylist()):
+        rows = codes == code
+        if rows.any():
+            share = float(known[rows].mean()) / max(len(table.classes), 1)
+            found.append(SplitSummary(name or "(none)", int(rows.sum()), share))
+    return found
 
 
 def _check_files(
     table: LabelTable, files: ImageFiles, progress: Callable[[int, int], object] | None
 ) -> FileSummary:
     paths = dict(zip(table.ids, files.locate(table.ids), strict=True))
-    found = {path: name for name, path in paths.items() if path is not None}
-    broken = unreadable(list(found), lambda done: progress and progress(done, len(found)))
-    mentioned = set(found)
+    mentioned = {path for path in paths.values() if path is not None}
+    broken = unreadable(sorted(mentioned), lambda n: progress and progress(n, len(mentioned)))
     return FileSummary(
         folder=str(files.folder),
-        found=len(found),
+        found=sum(path is not None for path in paths.values()),
         missing=[name for name, path in paths.items() if path is None],
-        unreadable={found[path]: why for path, why in broken.items()},
+        unreadable={name: broken[path] for name, path in paths.items() if path in broken},
         unmentioned=[name for name in files.names if files.folder / name not in mentioned],
     )

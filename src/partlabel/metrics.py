@@ -59,6 +59,8 @@ def evaluate(
     """
     score, label = _matched(scores, labels)
     n, size = score.shape
+    if np.shape(threshold) not in ((), (1,), (size,)):
+        raise InputError(f"thresholds are {np.shape(threshold)}; give one number, or [{size}]")
     limits = np.broadcast_to(np.asarray(threshold, dtype=score.dtype), (size,))
     hits, predicted, present, absent = (np.zeros(size, dtype=np.int64) for _ in range(4))
     precision_of = np.full(size, np.nan)
@@ -88,8 +90,8 @@ def average_precision(scores: ArrayLike, labels: ArrayLike) -> float:
         scores: [n]
         labels: [n] in {-1, 0, 1}
     """
-    label = np.asarray(labels)
-    return _average_precision(np.asarray(scores), label == PRESENT, label == ABSENT)
+    score, label = _matched(np.asarray(scores)[:, None], np.asarray(labels)[:, None])
+    return _average_precision(score[:, 0], label[:, 0] == PRESENT, label[:, 0] == ABSENT)
 
 
 def by_annotations(
@@ -105,6 +107,8 @@ def by_annotations(
         A mapping per group, with mAP, classes, fewest and most annotations.
     """
     number = np.asarray(annotations)
+    if number.shape != result.per_class.shape:
+        raise InputError(f"annotations are {number.shape} for {len(result.per_class)} classes")
     evaluated = np.flatnonzero(result.per_class.evaluated)
     order = evaluated[np.argsort(number[evaluated], kind="stable")]
     return [
@@ -126,6 +130,10 @@ def _matched(
     if not np.issubdtype(score.dtype, np.floating):
         score = score.astype(np.float64)
     label = labels.dense() if isinstance(labels, LabelTable) else np.asarray(labels)
+    if label.dtype == np.bool_:
+        raise InputError(
+            "labels are 1, -1 and 0, not true and false: false could be absent or unknown"
+        )
     if score.ndim != 2 or score.shape != label.shape:
         raise InputError(f"scores are {score.shape}, labels {label.shape}; both must be [n, C]")
     for start in range(0, len(score), 4096):

@@ -115,17 +115,12 @@ def hide(
             ``"holdout"``: the papers' validation set.
         per_image: for partial, keep the same number in each image.
     """
-    one_of("strategy", strategy, STRATEGIES)
-    if (proportion is None) == (strategy in WITH_PROPORTION):
-        need = "needs a proportion" if proportion is None else "takes no proportion"
-        raise InputError(f"the strategy '{strategy}' {need} (--proportion)")
-    if per_image and strategy != "partial":
-        raise InputError(f"--per-image goes with the strategy 'partial', not with '{strategy}'")
+    check(strategy, proportion, holdout, per_image=per_image)
     chosen = np.ones(len(table), np.bool_) if split is None else table.in_split(split)
     if holdout:
         rows = np.flatnonzero(chosen)
         draw = uniform(key(seed, "holdout"), keys(table.ids.take(rows)))
-        held = rows[_smallest(draw, round(_share(holdout, "--holdout") * len(rows)))]
+        held = rows[_smallest(draw, round(holdout * len(rows)))]
         chosen[held] = False
         if table.splits is not None and HOLDOUT in table.splits:
             raise InputError(f"the table has a split '{HOLDOUT}' already; leave out --holdout")
@@ -144,9 +139,25 @@ def hide(
     return table.subset(~chosen).merge(hidden).subset(np.argsort(order))
 
 
-def _share(value: float, name: str = "--proportion") -> float:
+def check(
+    strategy: str, proportion: float | None, holdout: float = 0.0, *, per_image: bool = False
+) -> None:
+    """Refuse what :func:`hide` cannot do, before anything is read."""
+    one_of("strategy", strategy, STRATEGIES)
+    if (proportion is None) == (strategy in WITH_PROPORTION):
+        need = "needs a proportion" if proportion is None else "takes no proportion"
+        raise InputError(f"the strategy '{strategy}' {need} (--proportion)")
+    if per_image and strategy != "partial":
+        raise InputError(f"--per-image goes with the strategy 'partial', not with '{strategy}'")
+    if proportion is not None:
+        _share(proportion)
+    if not 0 <= holdout < 1:
+        raise InputError(f"holdout is {holdout}; it must be at least 0 and less than 1")
+
+
+def _share(value: float) -> float:
     if not 0 <= value <= 1:
-        raise InputError(f"{name} is {value}; a share lies between 0 and 1")
+        raise InputError(f"proportion is {value}; a share lies between 0 and 1")
     return value
 
 

@@ -24,7 +24,17 @@ from partlabel.formats.wide import CheXpert, Csv
 from partlabel.images import ImageFiles
 from partlabel.labels import LabelTable, Names
 
-__all__ = ["FORMATS", "Contradiction", "Notes", "Reading", "read", "read_labels", "write_labels"]
+__all__ = [
+    "FORMATS",
+    "Contradiction",
+    "Notes",
+    "Reading",
+    "needs_unlisted",
+    "read",
+    "read_labels",
+    "target_format",
+    "write_labels",
+]
 
 FORMATS: dict[str, Format] = {
     "csv": Csv(),
@@ -92,44 +102,79 @@ def read(
         raise
     except InputError as error:
         raise source.error(str(error)) from None
+    except OSError as error:
+        raise source.error(f"cannot be read ({error.strerror or error})") from error
     except MemoryError as error:
         raise source.error("does not fit into memory") from error
     stated.notes.format = chosen.name
-    if source.kind == "text" and source.text.encoding != "utf-8":
-        stated.notes.remarks.append(f"not UTF-8, read as {source.text.encoding}")
+    if source.kind == "text" and source.text.encoding == "latin-1":
+        stated.notes.remarks.append("not UTF-8, read as Latin-1")
+        message = f"{source.path}: not UTF-8, read as Latin-1; check names with accents"
+        warnings.warn(message, PartlabelWarning, stacklevel=3)
     if images is not None:
         table = _with_images(table, ImageFiles(images))
     return Reading(table, stated.notes)
 
 
-def write_labels(table: LabelTable, path: PathLike, format: str | None = None) -> None:
+def write_labels(table: LabelTable, path: PathLike, format: str | None = None) -> list[str]:
     """Write a label file, whole or not at all; warns of what the format cannot hold.
 
     Args:
         path: the file, or the new folder for formats that are one.
         format: one of ``FORMATS``; None goes by the ending of the file's name.
+
+    Returns:
+        What was lost, in words; an empty list if nothing was.
     """
     path = Path(path)
-    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _by_suffix(path)
+    chosen = target_format(path, format)
     lost = chosen.drops(table)
     if lost:
         message = f"{path}: the format '{chosen.name}' cannot hold {', nor '.join(lost)}"
         warnings.warn(message, PartlabelWarning, stacklevel=2)
     chosen.write(table, path)
+    return lost
+
+
+def target_format(path: PathLike, format: str | None = None) -> Format:
+    """The format to write; an error if that cannot be told, or the folder does not exist."""
+    path = Path(path)
+    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _by_suffix(path)
+    if not path.parent.is_dir():
+        raise FileError(path, "cannot write here: its folder does not exist")
+    return chosen
+
+
+def needs_unlisted(path: PathLike, format: str | None = None) -> bool:
+    """Whether a file lists only what is present, so that ``unlisted`` must be said."""
+    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _decide(Source(path))
+    return chosen.lists_only_present
 
 
 def _decide(source: Source) -> Format:
-    found = [candidate for candidate in FORMATS.values() if candidate.matches(source)]
+    try:
+        found = [candidate for candidate in FORMATS.values() if candidate.matches(source)]
+    except OSError as error:
+        raise source.error(f"cannot be read ({error.strerror or error})") from error
     if len(found) == 1:
         return found[0]
     if found:
         names = " or ".join(f"--format {candidate.name}" for candidate in found)
         raise source.error(f"could be of several formats; say which: {names}")
-    seen = ""
-    if source.kind == "text":
-        seen = f" (its header is {', '.join(source.header)[:80]!r})"
-    choices = ", ".join(FORMATS)
-    raise source.error(f"looks like no label format{seen}; say which with --format: {choices}")
+    raise source.error(f"looks like no label format{_hint(source)}")
+
+
+def _hint(source: Source) -> str:
+    """What might be wrong with a file that no format knows."""
+    if source.kind != "text":
+        return f"; say which with --format: {', '.join(FORMATS)}"
+    header = source.header
+    seen = f" (its header is {', '.join(header)[:80]!r}); "
+    if header[0] == "" and "image" in header[1:]:
+        return seen + "its first column has no name: write it without an index (index=False)"
+    if header[0].lower() == "image":
+        return seen + "a file with a row a label has the columns image,class,value"
+    return seen + "call the first column 'image', or say --format csv if it names the images"
 
 
 def _check_unlisted(source: Source, chosen: Format, unlisted: str | None) -> None:
@@ -149,7 +194,7 @@ def _check_unlisted(source: Source, chosen: Format, unlisted: str | None) -> Non
 
 
 def _by_suffix(path: Path) -> Format:
-    if path.name.lower() == "metadata.parquet":
+    if path.name.lower() in ("metadata.csv", "metadata.parquet"):
         return FORMATS["hf"]
     suffix = path.suffix.lower()
     for candidate in FORMATS.values():

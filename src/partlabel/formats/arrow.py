@@ -21,7 +21,7 @@ class Arrow(Format):
 
     def read(self, source: Source) -> Stated:
         """All cells, checked."""
-        table = check(LabelTable.open(source.path), source.path)
+        table = check(LabelTable.open(source.file), source.path)
         cells = table.cells
         return Stated(
             table.ids,

@@ -47,8 +47,9 @@ class Format(ABC):
 def drops_scores(table: LabelTable) -> list[str]:
     """For formats that hold values alone."""
     cells, lost = table.cells, []
-    if cells.scores is not None:
-        lost.append(count(int(np.count_nonzero(~np.isnan(cells.scores))), "score"))
+    scores = int(np.count_nonzero(~np.isnan(cells.scores_or_nan())))
+    if scores:
+        lost.append(count(scores, "score"))
     if cells.sources is not None:
         lost.append("which labels come from a model")
     return lost
@@ -78,6 +79,12 @@ def drops_silent(
     if silent and images:
         lost.append(f"{count(silent, 'image')} of which nothing is stated")
     return lost
+
+
+def drops_order(table: LabelTable) -> list[str]:
+    """For formats without a list of classes, whose readers sort them by name."""
+    classes = list(table.classes)
+    return ["the order of the classes"] if classes != sorted(classes) else []
 
 
 def drops_absent(table: LabelTable) -> list[str]:

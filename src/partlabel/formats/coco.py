@@ -82,7 +82,7 @@ def _read(source: Source, *, with_absent: bool) -> Stated:
         for i, category in enumerate(categories)
     ]
     only_once(source, "image", names)
-    only_once(source, "category", classes)
+    only_once(source, "category name", classes)
     rows, columns = _numbers(source, "images", images), _numbers(source, "categories", categories)
     cells: list[tuple[int, int, int, str]] = []
 
@@ -109,7 +109,7 @@ def _read(source: Source, *, with_absent: bool) -> Stated:
         np.array([key[0] for key, _ in unique], dtype=np.int64),
         np.array([key[1] for key, _ in unique], dtype=np.int64),
         np.array([key[2] for key, _ in unique], dtype=np.int8),
-        where=lambda at: unique[at][1],
+        where=lambda cells: [unique[at][1] for at in cells],
     )
 
 

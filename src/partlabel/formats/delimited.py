@@ -6,7 +6,7 @@ something is wrong, and a slow pass with Python's own ``csv`` then says where.
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,9 +21,14 @@ from partlabel.errors import count
 from partlabel.files import atomic_file
 from partlabel.formats.source import LONGEST_LINE, Source
 
-ABSENT_OR_PRESENT = {"1": 1, "0": -1, "1.0": 1, "0.0": -1, "": 0}
-"""What the cells of most text formats may say. Tools that know no integer column with holes
-(pandas) write 1.0 and 0.0."""
+ABSENT_OR_PRESENT = {
+    "1": 1,
+    "0": -1,
+    "1.0": 1,
+    "0.0": -1,  # pandas writes a column with holes as 1.0 and 0.0
+    **dict.fromkeys(("", "nan", "NaN", "NA", "null"), 0),
+}
+"""What the cells of most text formats may say."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,20 @@ class Delimited:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    def lines(self, records: Sequence[int]) -> list[str]:
+        """Where records (0 is the first after the header) are in the file."""
+        wanted, last = {record + 1 for record in records}, max(records, default=-1) + 1
+        found = {}
+        for number, (line, _) in enumerate(self.source.records() if wanted else ()):
+            if number in wanted:
+                found[number - 1] = f"line {line:,}"
+            if number >= last:
+                break
+        return [found.get(record, f"record {record + 1:,}") for record in records]
+
     def line(self, record: int) -> str:
-        """Where a record (0 is the first after the header) is in the file."""
-        for number, (line, _) in enumerate(self.source.records()):
-            if number == record + 1:
-                return f"line {line:,}"
-        return f"record {record + 1:,}"
+        """Where one record is in the file."""
+        return self.lines([record])[0]
 
     def codes(self, column: int) -> NDArray[np.int32]:
         """[n] for each record the number of its value among :meth:`values`."""
@@ -55,14 +68,18 @@ class Delimited:
 
     def map(self, column: int, meaning: dict[str, int], hint: str = "") -> NDArray[np.int8]:
         """[n] the meaning of each value of a column; another value is an error with its line."""
-        values = self.values(column)
-        known = [meaning.get(value.strip()) for value in values]
-        if None in known:
-            self.refuse(column, {v for v, k in zip(values, known, strict=True) if k is None}, hint)
-        table = np.array([k or 0 for k in known] or [0], dtype=np.int8)
-        return table[self.codes(column)]
+        self.check({column: self._unknown(column, meaning)}, hint)
+        known = [meaning.get(value.strip(), 0) for value in self.values(column)]
+        return np.array(known or [0], dtype=np.int8)[self.codes(column)]
 
-    def numbers(self, column: int) -> NDArray[np.float32]:
+    def check_all(self, columns: list[int], meaning: dict[str, int], hint: str) -> None:
+        """Refuse the topmost record with a value that means nothing in one of these columns."""
+        self.check({column: self._unknown(column, meaning) for column in columns}, hint)
+
+    def _unknown(self, column: int, meaning: dict[str, int]) -> set[str]:
+        return {value for value in self.values(column) if value.strip() not in meaning}
+
+    def numbers(self, column: int) -> NDArray[np.float64]:
         """[values] the different values of a column as numbers from 0 to 1, NaN for an empty one;
         the numbers of the records are these at :meth:`codes`."""
         values = self.values(column)
@@ -70,17 +87,26 @@ class Delimited:
         wrong = {v for v, p in zip(values, parsed, strict=True) if p is None}
         if wrong:
             self.refuse(column, wrong, "expected a number from 0 to 1, or nothing")
-        return np.array([p or 0.0 for p in parsed] or [0.0], dtype=np.float32)
+        return np.array([p or 0.0 for p in parsed] or [0.0])
 
     def refuse(self, column: int, wrong: Iterable[str], hint: str) -> None:
         """Raise an error at the first record that has one of the wrong values in this column."""
-        values = self.columns[column].dictionary
-        bad = np.asarray(pc.is_in(values, value_set=pa.array(list(wrong), values.type)))
-        records = np.flatnonzero(bad[self.codes(column)]) if bad.any() else bad[:0]
-        if len(records):
-            value = values[int(self.codes(column)[records[0]])].as_py()
+        self.check({column: set(wrong)}, hint)
+
+    def check(self, wrong: dict[int, set[str]], hint: str) -> None:
+        """Raise an error at the first record that has a wrong value in one of these columns."""
+        found: list[tuple[int, int]] = []
+        for column, values in wrong.items():
+            known = self.columns[column].dictionary
+            bad = np.asarray(pc.is_in(known, value_set=pa.array(sorted(values), known.type)))
+            if bad.any():
+                records = np.flatnonzero(bad[self.codes(column)])
+                found += [(int(record), column) for record in records[:1]]
+        if found:
+            record, column = min(found)
+            value = self.columns[column][record].as_py()
             shown = value if len(value) < 50 else value[:47] + "..."
-            where = f"{self.line(int(records[0]))}, column '{self.header[column]}'"
+            where = f"{self.line(record)}, column '{self.header[column]}'"
             raise self.source.error(f"{shown!r} is not allowed; {hint}", where)
 
 
@@ -102,20 +128,22 @@ def read_delimited(source: Source) -> Delimited:
     if len(lines) < 2:
         return Delimited(source, header, [pa.array([], type=coded) for _ in names])
     try:
-        stream = source.utf8()
-        table = pyarrow.csv.read_csv(
-            stream if isinstance(stream, io.BytesIO) else str(stream),
-            read_options=pyarrow.csv.ReadOptions(
-                column_names=names,
-                skip_rows=lines[0] - 1,
-                skip_rows_after_names=1,
-                block_size=LONGEST_LINE,
-            ),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=source.delimiter, newlines_in_values=source.text.quoted
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, coded)),
-        )
+        with source.utf8() as stream:
+            table = pyarrow.csv.read_csv(
+                stream,
+                read_options=pyarrow.csv.ReadOptions(
+                    column_names=names,
+                    skip_rows=lines[0] - 1,
+                    skip_rows_after_names=1,
+                    block_size=LONGEST_LINE,
+                ),
+                parse_options=pyarrow.csv.ParseOptions(
+                    delimiter=source.delimiter, newlines_in_values=source.text.quoted
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, coded)
+                ),
+            )
     except pa.ArrowException as error:
         raise _explain(source, str(error)) from None
     columns = [column.unify_dictionaries().combine_chunks() for column in table.itercolumns()]
@@ -132,10 +160,11 @@ def _explain(source: Source, message: str) -> Exception:
 
 
 def write_delimited(path: Path, header: list[str], records: Iterable[Iterable[object]]) -> None:
-    """Write a comma-separated file, whole or not at all."""
+    """Write a comma-separated file (tabs for .tsv), whole or not at all."""
     with atomic_file(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        writer = csv.writer(text, lineterminator="\n")
+        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(records)
         text.detach()

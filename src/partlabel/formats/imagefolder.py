@@ -1,7 +1,7 @@
 """The ``hf`` format: the metadata file of an image folder as Hugging Face datasets have it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from partlabel.formats.delimited import (
 )
 from partlabel.formats.parquet import read_parquet
 from partlabel.formats.source import Source
-from partlabel.formats.stated import Notes, Stated
-from partlabel.formats.wide import read_wide, splits_of, wide_rows
+from partlabel.formats.stated import Notes, Stated, only_once
+from partlabel.formats.wide import need_classes, read_wide, splits_of, wide_rows
 from partlabel.labels import LabelTable, Names
 
 _FILES = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
@@ -56,14 +56,25 @@ class ImageFolder(Format):
             names = ", ".join(_FILES)
             raise source.error(f"no metadata file ({names}) in the folder or its subfolders")
         if files[0].parent == source.path:
+            if len(files) > 1:
+                names = " and ".join(path.name for path in files)
+                raise source.error(f"the folder has {names}; name the one to read")
             return _read_file(Source(files[0]))
-        return _join([(path.parent.name, _read_file(Source(path))) for path in files])
+        folders = [path.parent.name for path in files]
+        only_once(source, "metadata file of", folders)
+        parts = [(folder, _read_file(Source(p))) for folder, p in zip(folders, files, strict=True)]
+        torn = [folder for folder, part in parts if part.splits is not None]
+        if torn:
+            raise source.error(f"the folder '{torn[0]}' is a split, and its file names others")
+        return _join(parts)
 
     def write(self, table: LabelTable, path: Path) -> None:
         """As the file's ending says: .jsonl, .csv or .parquet."""
         header = ["file_name", *(["split"] if table.splits is not None else []), *table.classes]
-        if len(set(header)) < len(header):
-            raise InputError("the hf format keeps the columns 'file_name' and 'split' for itself")
+        need_classes(table)
+        taken = [name for name in ("file_name", "split") if name in table.classes]
+        if taken:
+            raise InputError(f"the hf format keeps the column '{taken[0]}' for itself")
         if path.suffix.lower() == ".csv":
             write_delimited(path, header, _rows(table))
         elif path.suffix.lower() == ".parquet":
@@ -71,6 +82,8 @@ class ImageFolder(Format):
             with atomic_file(path) as stream:
                 pyarrow.parquet.write_table(pa.table(columns), stream)
         elif path.suffix.lower() in (".jsonl", ".ndjson"):
+            if not len(table):
+                raise InputError(f"{path}: JSON lines cannot hold a table without images")
             words = {"1": 1, "0": 0, "": None}
             first = len(header) - len(table.classes)
             with atomic_file(path) as stream:
@@ -90,11 +103,11 @@ class ImageFolder(Format):
 class JsonLines(Delimited):
     """JSON objects line by line, as columns of text."""
 
-    lines: list[int]
+    numbers_of_lines: list[int]
 
-    def line(self, record: int) -> str:
+    def lines(self, records: Sequence[int]) -> list[str]:
         """Blank lines count."""
-        return f"line {self.lines[record]:,}"
+        return [f"line {self.numbers_of_lines[record]:,}" for record in records]
 
 
 def _read_file(source: Source) -> Stated:
@@ -102,6 +115,7 @@ def _read_file(source: Source) -> Stated:
     text = readers.get(source.kind, read_delimited)(source)
     if "file_name" not in text.header:
         raise source.error("no column is called 'file_name'; it names the image of each row")
+    only_once(source, "column", text.header)
     image = text.header.index("file_name")
     columns = [i for i, name in enumerate(text.header) if name not in ("file_name", "split")]
     hint = "a label is 1 (present), 0 (absent) or null (unknown); take other columns out"
@@ -118,7 +132,7 @@ def _read_json_lines(source: Source) -> Delimited:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             raise source.error(f"not valid JSON: {error}", f"line {number:,}") from error
         if not isinstance(record, dict):
@@ -134,6 +148,15 @@ def _read_json_lines(source: Source) -> Delimited:
             raise source.error(f"column '{name}' holds invalid text: {error}") from error
         columns.append(values.dictionary_encode())
     return JsonLines(source, header, columns, numbers)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"'{twice}' is there twice")
+    return found
 
 
 def _text(value: object) -> str:
@@ -165,9 +188,12 @@ def _join(parts: list[tuple[str, Stated]]) -> Stated:
     records = np.concatenate([part.record for _, part in parts if part.record is not None])
     part_of = np.repeat(np.arange(len(parts)), [len(part.value) for _, part in parts])
 
-    def where(at: int) -> str:
-        folder, part = parts[int(part_of[at])]
-        return f"{folder}, {part.where(int(records[at]))}"
+    def where(cells: Sequence[int]) -> list[str]:
+        places = []
+        for at in cells:
+            folder, part = parts[int(part_of[at])]
+            places.append(f"{folder}, {part.where([int(records[at])])[0]}")
+        return places
 
     return Stated(
         Names(images),

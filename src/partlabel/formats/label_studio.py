@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.files import atomic_file
-from partlabel.formats.base import Format, drops_scores, drops_silent
+from partlabel.formats.base import Format, drops_order, drops_scores, drops_silent
 from partlabel.formats.shape import expect, member
 from partlabel.formats.source import Source
 from partlabel.formats.stated import Stated
@@ -37,7 +37,10 @@ class LabelStudio(Format):
             where = f"task [{i}]"
             data = member(source, expect(source, task, dict, where), "data", dict, where)
             image = member(source, data, "image", str, f"{where}.data").removeprefix(_LOCAL)
-            images[image] = str(data.get("split") or images.get(image, ""))
+            split = expect(source, data.get("split") or "", str, f"{where}.data.split")
+            if split and images.get(image, split) not in ("", split):
+                raise source.error(f"image '{image}' is in two splits", where)
+            images[image] = split or images.get(image, "")
             for label, value, place in _choices(source, task, where):
                 cells.append((image, label, value, place))
         rows = {name: row for row, name in enumerate(images)}
@@ -49,7 +52,7 @@ class LabelStudio(Format):
             np.array([rows[image] for image, _, _, _ in cells], dtype=np.int64),
             np.array([columns[label] for _, label, _, _ in cells], dtype=np.int64),
             np.array([value for _, _, value, _ in cells], dtype=np.int8),
-            where=lambda at: cells[at][3],
+            where=lambda found: [cells[at][3] for at in found],
             splits=list(images.values()),
         )
 
@@ -80,7 +83,7 @@ class LabelStudio(Format):
     def drops(self, table: LabelTable) -> list[str]:
         """Classes are named where something is said of them."""
         known = table.with_cells(table.cells.where(table.cells.values != 0))
-        return drops_scores(table) + drops_silent(known, images=False)
+        return drops_scores(table) + drops_silent(known, images=False) + drops_order(table)
 
 
 def _choices(source: Source, task: dict[str, Any], where: str) -> Iterator[tuple[str, int, str]]:

@@ -1,6 +1,7 @@
 """Formats with a row a cell: ``cells`` and ``open-images``."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from partlabel.files import atomic_file
-from partlabel.formats.base import Format, drops_scores, drops_silent, drops_splits
+from partlabel.formats.base import Format, drops_order, drops_scores, drops_silent, drops_splits
 from partlabel.formats.delimited import (
     ABSENT_OR_PRESENT,
     Delimited,
@@ -50,7 +51,7 @@ class CellList(Format):
         scores = sources = None
         if "score" in text.header:
             score = _column(text, "score")
-            scores = text.numbers(score)[text.codes(score)]
+            scores = text.numbers(score).astype(np.float32)[text.codes(score)]
         if "source" in text.header:
             sources = text.map(_column(text, "source"), _SOURCES, "write human or model")
         return _stated(text, "image", "class", value, scores, sources)
@@ -65,7 +66,7 @@ class CellList(Format):
 
     def drops(self, table: LabelTable) -> list[str]:
         """What has no cell has no row."""
-        return drops_splits(table) + drops_silent(table)
+        return drops_splits(table) + drops_silent(table) + drops_order(table)
 
 
 class OpenImages(Format):
@@ -84,8 +85,11 @@ class OpenImages(Format):
         confidence = _column(text, "Confidence")
         text.refuse(confidence, {""}, "expected 1 (present), 0 (absent) or a fraction (a score)")
         number, codes = text.numbers(confidence), text.codes(confidence)
-        value = np.where(number == 1, PRESENT, np.where(number == 0, ABSENT, 0)).astype(np.int8)
-        score = np.where(value == 0, number, np.nan).astype(np.float32)
+        # as written, not as rounded: 0.999999999 is a score
+        exact = [Decimal(word.strip() or 0) for word in text.values(confidence)] or [Decimal(0)]
+        value = np.array([1 if d == 1 else -1 if d == 0 else 0 for d in exact], dtype=np.int8)
+        low, high = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
+        score = np.where(value == 0, number.clip(low, high), np.nan).astype(np.float32)
         scores = score[codes] if (value == 0).any() else None
         return _stated(text, "ImageID", "LabelName", value[codes], scores, None)
 
@@ -107,7 +111,7 @@ class OpenImages(Format):
         lost = drops_scores(table.with_cells(known))
         if cells.scores is not None and np.isin(cells.scores[cells.values == 0], (0, 1)).any():
             lost.append("that some scores of 0 and 1 are no labels")
-        return lost + drops_splits(table) + drops_silent(table)
+        return lost + drops_splits(table) + drops_silent(table) + drops_order(table)
 
 
 def _column(text: Delimited, name: str) -> int:
@@ -141,7 +145,7 @@ def _stated(
         value,
         scores,
         sources,
-        where=text.line,
+        where=text.lines,
     )
 
 

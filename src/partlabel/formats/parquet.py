@@ -1,5 +1,7 @@
 """Parquet label tables, seen as the delimited text they might have been."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -11,15 +13,16 @@ from partlabel.formats.source import Source
 class ParquetTable(Delimited):
     """Records have numbers here instead of lines."""
 
-    def line(self, record: int) -> str:
+    def lines(self, records: Sequence[int]) -> list[str]:
         """Parquet has no lines."""
-        return f"row {record + 1:,}"
+        return [f"row {record + 1:,}" for record in records]
 
 
 def read_parquet(source: Source) -> Delimited:
     """Read a whole Parquet file; its values become text, so that all readers check them alike."""
     try:
-        table = pyarrow.parquet.read_table(source.path)
+        with source.open() as stream:
+            table = pyarrow.parquet.read_table(stream)
         table.validate(full=True)
         columns = [_coded(column) for column in table.itercolumns()]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

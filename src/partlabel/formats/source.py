@@ -5,11 +5,14 @@ import csv
 import io
 import json
 import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -34,14 +37,22 @@ class Source:
     """A label file or folder; everything costly is read when asked for, and once."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = self.file = Path(path)
         try:
-            exists = self.path.exists()
-        except (OSError, ValueError) as error:
+            mode = self.path.stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe can be read once only
+                self._spool = tempfile.NamedTemporaryFile()  # noqa: SIM115  # lives as long as this
+                with self.path.open("rb") as stream:
+                    shutil.copyfileobj(stream, self._spool)
+                self._spool.flush()
+                self.file = Path(self._spool.name)
+        except FileNotFoundError:
+            raise self.error("there is no such file or folder") from None
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+        except ValueError as error:
             raise FileError(repr(os.fspath(path)), f"not a path ({error})") from None
-        if not exists:
-            raise self.error("there is no such file or folder")
-        if self.path.is_file() and self.path.stat().st_size == 0:
+        if self.file.is_file() and self.file.stat().st_size == 0:
             raise self.error("the file is empty")
 
     def error(self, message: str, where: str = "") -> FileError:
@@ -52,7 +63,7 @@ class Source:
     def head(self) -> bytes:
         """The first bytes of the file."""
         try:
-            with self.path.open("rb") as stream:
+            with self.open() as stream:
                 return stream.read(1 << 16)
         except OSError as error:
             raise self.error(f"cannot be read ({error.strerror})") from error
@@ -97,7 +108,7 @@ class Source:
 
     def _chunks(self) -> Iterator[bytes]:
         try:
-            with self.path.open("rb") as stream:
+            with self.open() as stream:
                 while chunk := stream.read(LONGEST_LINE):
                     yield chunk
         except OSError as error:
@@ -112,12 +123,16 @@ class Source:
                 break
         return f"line {lines:,}"
 
-    def utf8(self) -> "Path | io.BytesIO":
-        """The text in UTF-8: the file itself, or a translated copy."""
+    def open(self) -> IO[bytes]:
+        """The content as a stream of bytes."""
+        return self.file.open("rb")
+
+    def utf8(self) -> IO[bytes]:
+        """The text in UTF-8, translated if it is not."""
         if self.text.encoding == "utf-8":
-            return self.path
+            return self.open()
         try:
-            text = self.path.read_bytes().decode(self.text.encoding)
+            text = self.file.read_bytes().decode(self.text.encoding)
         except UnicodeDecodeError as error:
             raise self.error(f"not valid {self.text.encoding}: {error}") from error
         return io.BytesIO(text.encode())
@@ -125,7 +140,7 @@ class Source:
     def lines(self) -> Iterator[str]:
         """The lines of the text, with their ends, for ``csv`` and for JSON lines."""
         encoding = "utf-8-sig" if self.text.encoding == "utf-8" else self.text.encoding
-        with self.path.open(encoding=encoding, newline="") as stream:
+        with self.file.open(encoding=encoding, newline="") as stream:
             try:
                 yield from stream
             except UnicodeDecodeError as error:
@@ -134,7 +149,7 @@ class Source:
     @cached_property
     def delimiter(self) -> str:
         """The first of comma, semicolon and tab in the header of a delimited text."""
-        header = next(self.lines(), "")
+        header = next((line for line in self.lines() if line.strip()), "")
         places = {header.find(mark): mark for mark in ",;\t" if mark in header}
         return places[min(places)] if places else ","
 
@@ -164,7 +179,8 @@ class Source:
     def parquet_columns(self) -> list[str]:
         """The column names of a Parquet file."""
         try:
-            return list(pyarrow.parquet.read_schema(self.path).names)
+            with self.open() as stream:
+                return list(pyarrow.parquet.read_schema(stream).names)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self.error(f"cannot be read as Parquet ({error})") from error
 
@@ -172,7 +188,7 @@ class Source:
     def json(self) -> Any:
         """The parsed JSON document."""
         try:
-            return json.loads(self.path.read_bytes())
+            return json.loads(self.file.read_bytes())
         except json.JSONDecodeError as error:
             where = f"line {error.lineno:,}, column {error.colno:,}"
             raise self.error(f"not valid JSON: {error.msg}", where) from error

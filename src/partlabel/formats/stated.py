@@ -1,16 +1,17 @@
 """From what a file states, cell by cell, to a table: the part that all readers share."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import InputError, some
+from partlabel.errors import InputError
 from partlabel.formats.source import Source
-from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
+from partlabel.labels import ABSENT, HUMAN, PRESENT, LabelTable, Names
 from partlabel.labels.cells import from_triples
+from partlabel.labels.combine import Combined, combine
 
 Integers = NDArray[Any]
 
@@ -43,6 +44,11 @@ class Notes:
     """Cells per class that someone looked at and could not decide (CheXpert's -1)."""
 
 
+def numbered(records: Sequence[int]) -> list[str]:
+    """Places in a file that has nothing better to call them by."""
+    return [f"record {record + 1:,}" for record in records]
+
+
 @dataclass
 class Stated:
     """The cells of a file, in file order; a cell may come more than once.
@@ -56,7 +62,7 @@ class Stated:
         score: [m] float32 or None.
         source: [m] int8 or None.
         record: [m] which record of the file each cell stands in; None: cell i in record i.
-        where: says where in the file a record is.
+        where: says where in the file records are, in one go.
         splits: a name per image, or None.
     """
 
@@ -68,106 +74,85 @@ class Stated:
     score: NDArray[np.float32] | None = None
     source: NDArray[np.int8] | None = None
     record: Integers | None = None
-    where: Callable[[int], str] = "record {}".format
+    where: Callable[[Sequence[int]], list[str]] = numbered
     splits: Iterable[str] | None = None
     notes: Notes = field(default_factory=Notes)
 
 
 def assemble(stated: Stated, unlisted: str | None, *, strict: bool) -> LabelTable:
-    """Judge what was stated: merge what agrees, refuse or forget what contradicts itself.
+    """Judge what was stated: join what agrees, refuse or forget what contradicts itself.
 
     Args:
         stated: the cells of a file.
         unlisted: ``"absent"`` makes every cell absent that the file does not mention.
         strict: whether a contradiction is an error; else both statements are forgotten.
     """
-    s, shape = _once(stated), (len(stated.images), len(stated.classes))
-    contradictions = s.notes.contradictions
-    if contradictions and strict:
-        more = f" ({len(contradictions):,} such cells)" if len(contradictions) > 1 else ""
-        raise InputError(f"{contradictions[0]}{more}; keep one of them")
-    rows, columns, value, score, origin = s.image, s.label, s.value, s.score, s.source
+    s, shape = stated, (len(stated.images), len(stated.classes))
+    place = s.image.astype(np.int64) * shape[1] + s.label
+    value, score, source = s.value, s.score, s.source
+    if len(place) > 1 and not (place[1:] > place[:-1]).all():
+        met = combine(
+            place,
+            value,
+            score if score is not None else np.full(len(place), np.nan, dtype=np.float32),
+            source if source is not None else np.zeros(len(place), dtype=np.int8),
+        )
+        _note(s, met, strict=strict)
+        place, value, score, source = met.place, met.value, met.score, met.source
     if unlisted == "absent":
-        silent = np.ones(shape, dtype=np.bool_)
-        silent[rows, columns] = False
-        more_rows, more_columns = np.nonzero(silent)
-        rows, columns = _join(rows, more_rows), _join(columns, more_columns)
-        value = _join(value, np.full(len(more_rows), ABSENT, np.int8))
-        score = score if score is None else _join(score, np.full(len(more_rows), np.nan))
-        origin = origin if origin is None else _join(origin, np.zeros(len(more_rows)))
-    cells = from_triples(rows, columns, value, shape, score, origin)
+        silent = np.ones(shape[0] * shape[1], dtype=np.bool_)
+        silent[place] = False
+        fill = np.flatnonzero(silent)
+        place = np.concatenate([place, fill])
+        value = np.concatenate([value, np.full(len(fill), ABSENT, np.int8)])
+        score = _extended(score, len(fill), np.nan)
+        source = _extended(source, len(fill), HUMAN)
+    rows, columns = np.divmod(place, max(shape[1], 1))
+    cells = from_triples(rows, columns, value, shape, score, source)
     return LabelTable.from_cells(s.images, s.classes, cells, s.splits)
 
 
-def _once(s: Stated) -> Stated:
-    """Each cell once: statements of the same cell become one, or a contradiction and none."""
-    place = s.image.astype(np.int64) * len(s.classes) + s.label
-    if len(place) < 2 or (place[1:] > place[:-1]).all():
-        return s
-    order = np.argsort(place, kind="stable")
-    place = place[order]
-    new = np.concatenate([[True], place[1:] != place[:-1]])
-    if new.all():
-        return _reordered(s, order)
-    starts, group = np.flatnonzero(new), np.cumsum(new) - 1
-    value = s.value[order]
-    present = np.bincount(group, value == PRESENT) > 0
-    absent = np.bincount(group, value == ABSENT) > 0
-    _note_contradictions(s, order, starts, np.flatnonzero(present & absent))
-    spoken = np.bincount(group, value != 0) > 1
-    _note_repeated(s, np.unique(s.image[order[starts[spoken]]]))
-
-    def first(where: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Of each cell the first statement that fulfils this, or else the first."""
-        ranked = np.lexsort((~where, group))
-        return np.asarray(order[ranked[starts]])
-
-    keep = ~(present & absent)
-    valued = first(value != 0)[keep]
-    once = _reordered(s, valued)
-    if s.score is not None:
-        once.score = s.score[first(~np.isnan(s.score[order]))[keep]]
-    return once
-
-
-def _reordered(s: Stated, order: Integers) -> Stated:
-    return replace(
-        s,
-        image=s.image[order],
-        label=s.label[order],
-        value=s.value[order],
-        score=None if s.score is None else s.score[order],
-        source=None if s.source is None else s.source[order],
-        record=order if s.record is None else s.record[order],
-    )
-
-
-def _note_contradictions(s: Stated, order: Integers, starts: Integers, clash: Integers) -> None:
-    ends = np.append(starts[1:], len(order))
-    for cell in clash:
-        said = order[starts[cell] : ends[cell]]
-        where = [
-            f"{s.where(int(at if s.record is None else s.record[at]))} ({word})"
-            for sign, word in ((PRESENT, "present"), (ABSENT, "absent"))
-            for at in said[s.value[said] == sign][:1]
-        ]
-        image, label = s.images[int(s.image[said[0]])], s.classes[int(s.label[said[0]])]
-        s.notes.contradictions.append(Contradiction(image, label, (where[0], where[1])))
-
-
-def _note_repeated(s: Stated, images: Integers) -> None:
+def _note(s: Stated, met: Combined, *, strict: bool) -> None:
+    """Note which images were described twice and what contradicts itself; refuse it if strict."""
+    spoken = np.add.reduceat(s.value[met.order] != 0, met.starts[:-1])
     known = set(s.notes.repeated)
-    s.notes.repeated += [n for n in s.images.take(images.astype(np.int64)) if n not in known]
+    images = np.unique(met.place[spoken > 1] // max(len(s.classes), 1))
+    s.notes.repeated += [name for name in s.images.take(images) if name not in known]
+    clashes = np.flatnonzero(met.clash)
+    told = clashes[:1] if strict else clashes
+    pairs = []
+    for cell in told:
+        said = met.order[met.starts[cell] : met.starts[cell + 1]]
+        for sign in (PRESENT, ABSENT):
+            at = int(said[s.value[said] == sign][0])
+            pairs.append(at if s.record is None else int(s.record[at]))
+    places = s.where(pairs)
+    for number, cell in enumerate(told):
+        row, column = divmod(int(met.place[cell]), len(s.classes))
+        where = (f"{places[2 * number]} (present)", f"{places[2 * number + 1]} (absent)")
+        s.notes.contradictions.append(Contradiction(s.images[row], s.classes[column], where))
+    if strict and len(clashes):
+        more = f" ({len(clashes):,} such cells)" if len(clashes) > 1 else ""
+        raise InputError(f"{s.notes.contradictions[0]}{more}; keep one of them")
 
 
-def _join(array: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate([array, more.astype(array.dtype)])
+def _extended(array: NDArray[Any] | None, extra: int, value: float) -> NDArray[Any] | None:
+    if array is None:
+        return None
+    return np.concatenate([array, np.full(extra, value, dtype=array.dtype)])
 
 
-def only_once(source: Source, kind: str, names: list[str]) -> None:
-    """Refuse a list of names in which one comes twice."""
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        at = [i + 1 for i, name in enumerate(names) if name == twice[0]]
-        places = " and ".join(str(i) for i in at[:2])
-        raise source.error(f"the {kind} {some(twice, 1)} is there twice (numbers {places})")
+def only_once(
+    source: Source,
+    kind: str,
+    names: list[str],
+    among: Iterable[int] | None = None,
+    where: str = "",
+) -> None:
+    """Refuse a list of names in which one comes twice (among these positions)."""
+    first: dict[str, int] = {}
+    for at in range(len(names)) if among is None else among:
+        if names[at] in first:
+            places = f"{kind}s {first[names[at]] + 1:,} and {at + 1:,}"
+            raise source.error(f"the {kind} '{names[at]}' is there twice ({places})", where)
+        first[names[at]] = at

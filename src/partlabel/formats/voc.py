@@ -11,6 +11,7 @@ from partlabel.files import atomic_folder
 from partlabel.formats.base import (
     Format,
     drops_absent,
+    drops_order,
     drops_scores,
     drops_silent,
 )
@@ -91,7 +92,11 @@ class Voc(Format):
     def drops(self, table: LabelTable) -> list[str]:
         """Classes are named where they are present."""
         present = table.with_cells(table.cells.where(table.cells.values == PRESENT))
-        return drops_absent(table) + drops_scores(table) + drops_silent(present, images=False)
+        lost = drops_absent(table) + drops_scores(table) + drops_silent(present, images=False)
+        stems = _stems(table)
+        if stems != sorted(stems):
+            lost.append("the order of the images")
+        return lost + drops_order(table)
 
 
 def _annotations(source: Source) -> list[Path]:
@@ -123,16 +128,21 @@ def _read_xml(path: Path) -> tuple[str, list[tuple[str, bool]]]:
 
 
 def _read_splits(source: Source, files: list[Path]) -> list[str] | None:
-    """The split of each image; a list is one unless it holds a smaller one, as trainval does."""
+    """The split of each image; a list is one unless others hold all of it, as with trainval."""
     rows = {path.stem: row for row, path in enumerate(files)}
     splits = [""] * len(files)
     folder = source.path / "ImageSets" / "Main"
-    lists = []
+    lists: list[tuple[str, list[int]]] = []
     for path in folder.glob("*.txt"):
-        stems = path.read_text("utf-8", errors="replace").splitlines()
+        stems = path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
         lists.append((path.stem, [rows[stem] for stem in stems if stem in rows]))
-    for name, members in sorted(lists, key=lambda item: (len(item[1]), item[0])):
-        if not any(splits[row] for row in members):
+    usual = ("train", "val", "test")
+    for name, members in sorted(lists, key=lambda one: (one[0] not in usual, len(one[1]), one[0])):
+        other = [row for row in members if splits[row]]
+        if other and len(other) < len(members):
+            stem, both = files[other[0]].stem, f"{splits[other[0]]}.txt and {name}.txt"
+            raise FileError(folder, f"image '{stem}' is in {both}; take one of the lists away")
+        if not other:
             for row in members:
                 splits[row] = name
     return splits if any(splits) else None

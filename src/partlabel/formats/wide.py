@@ -17,7 +17,10 @@ from partlabel.formats.source import Source
 from partlabel.formats.stated import Notes, Stated, only_once
 from partlabel.labels import LabelTable, Names
 
-_HINT = "write 1 (present), 0 (absent) or leave the cell empty (unknown)"
+_HINT = (
+    "write 1 (present), 0 (absent) or leave the cell empty (unknown); "
+    "if the column is no class, take it out"
+)
 
 
 class Csv(Format):
@@ -31,6 +34,8 @@ class Csv(Format):
         """The first column is called image; in what may be ``cells``, all others hold labels."""
         if source.kind != "text" or source.header[0].lower() != "image" or len(source.header) < 2:
             return False
+        if source.header[1:] in (["class"], ["label"], ["tags"]):  # a row a label: not this format
+            return False
         if {"class", "value"} <= set(source.header):
             values = {value.strip() for fields in sample(source) for value in fields[1:]}
             return values <= set(ABSENT_OR_PRESENT)
@@ -39,14 +44,16 @@ class Csv(Format):
     def read(self, source: Source) -> Stated:
         """The first column is the image, whatever it is called."""
         text = read_delimited(source)
-        first = 2 if text.header[1:2] == ["split"] else 1
-        stated = read_wide(text, 0, list(range(first, len(text.header))), ABSENT_OR_PRESENT, _HINT)
-        if first == 2:
-            stated.splits = splits_of(text, 0, 1, stated)
+        split = text.header.index("split") if "split" in text.header[1:] else None
+        columns = [i for i in range(1, len(text.header)) if i != split]
+        stated = read_wide(text, 0, columns, ABSENT_OR_PRESENT, _HINT)
+        if split is not None:
+            stated.splits = splits_of(text, 0, split, stated)
         return stated
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Splits get a column of their own if there are any."""
+        need_classes(table)
         header, splits = ["image"], None
         if table.splits is not None or "split" in table.classes:
             header, splits = ["image", "split"], table.splits or [""] * len(table)
@@ -91,6 +98,7 @@ class CheXpert(Format):
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Unknown cells stay blank."""
+        need_classes(table)
         rows = wide_rows(table, {1: "1.0", -1: "0.0", 0: ""})
         write_delimited(path, ["Path", *table.classes], rows)
 
@@ -100,6 +108,12 @@ class CheXpert(Format):
         if meta:
             raise InputError(f"the chexpert format keeps the column '{meta[0]}' for another use")
         return drops_scores(table) + drops_splits(table)
+
+
+def need_classes(table: LabelTable) -> None:
+    """Refuse a table without classes, whose file no reader could tell from another."""
+    if not len(table.classes):
+        raise InputError("a table without classes cannot be written in this format")
 
 
 def sample(source: Source, most: int = 50) -> list[list[str]]:
@@ -123,7 +137,8 @@ def read_wide(
         raise text.source.error(f"column {number:,} has no name", "line 1")
     if not classes:
         raise text.source.error("no column holds labels; the header needs a column per class")
-    only_once(text.source, "column", classes)
+    only_once(text.source, "column", text.header, columns, "line 1")
+    text.check_all(columns, meaning, hint)
     text.refuse(image, {""}, "an image needs a name")
     codes = text.codes(image)
     matrix = np.empty((len(text), len(columns)), dtype=np.int8)
@@ -140,7 +155,7 @@ def read_wide(
         label,
         matrix[record, label],
         record=record,
-        where=text.line,
+        where=text.lines,
         notes=notes,
     )
 

@@ -1,9 +1,10 @@
 """Labels with holes: a table of what is known, and what can be done with it."""
 
 from partlabel.labels.cells import HUMAN, MODEL, Cells
-from partlabel.labels.merge import CONFLICT_RULES
+from partlabel.labels.combine import CONFLICT_RULES, Conflict
+from partlabel.labels.merge import merge
 from partlabel.labels.names import Names
-from partlabel.labels.table import ABSENT, PRESENT, UNKNOWN, Conflict, LabelTable
+from partlabel.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
 
 __all__ = [
     "ABSENT",
@@ -16,4 +17,5 @@ __all__ = [
     "Conflict",
     "LabelTable",
     "Names",
+    "merge",
 ]

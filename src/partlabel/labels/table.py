@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,10 @@ from scipy import sparse
 from partlabel.errors import InputError, count, one_of
 from partlabel.labels import cells as _cells
 from partlabel.labels.cells import Cells
+from partlabel.labels.combine import Conflict
 from partlabel.labels.names import Names, check_names
 
 PRESENT, ABSENT, UNKNOWN = 1, -1, 0
-
-Conflict = Literal["error", "unknown", "ours", "theirs"]
 
 
 class LabelTable:
@@ -99,12 +98,16 @@ class LabelTable:
                 raise InputError(f"the class name {padded[0]!r} starts or ends with a space")
             if splits is not None and len(splits) != len(ids):
                 raise InputError(f"{len(splits)} split names for {count(len(ids), 'image')}")
-            if splits is not None and not any(splits.array.unique().to_pylist()):
-                splits = None
+            if splits is not None:
+                used = [name for name in splits.array.unique().to_pylist() if name]
+                check_names("split", Names(used))
+                splits = splits if used else None
         self.ids, self.classes, self.cells = ids, classes, cells
         self.splits = None if splits is None else _coded(splits)
         self.conflicts = 0
-        """Cells and splits on which the tables that were merged into this one disagreed."""
+        """Cells on which the tables disagreed in the merge that made this one."""
+        self.split_conflicts = 0
+        """Images that those tables put in different splits."""
 
     def __repr__(self) -> str:
         size = f"{count(len(self.ids), 'image')} x {count(len(self.classes), 'class', 'classes')}"
@@ -182,12 +185,32 @@ class LabelTable:
         if self.splits is None:
             raise InputError(f"there is no split '{name}': the table has no splits")
         codes, names = self.splits.array.indices, self.splits.array.dictionary.to_pylist()
-        one_of("split", name, [n for n in names if n])
+        used = [names[code] for code in codes.unique().to_pylist()]
+        one_of("split", name, [n for n in used if n])
         return np.asarray(codes.to_numpy() == names.index(name))
 
     def with_splits(self, splits: Iterable[str] | None) -> "LabelTable":
         """The same labels with other splits."""
         return LabelTable.from_cells(self.ids, self.classes, self.cells, splits)
+
+    def with_classes(self, names: Iterable[str]) -> "LabelTable":
+        """The same images with these of the classes, in this order."""
+        wanted = Names(names)
+        for name in wanted:
+            one_of("class", name, self.classes)
+        to_new = np.full(len(self.classes), -1, dtype=np.int64)
+        to_new[self.classes.find(wanted)] = np.arange(len(wanted))
+        column = to_new[self.cells.columns]
+        kept = self.cells.where(column >= 0)
+        cells = _cells.from_triples(
+            kept.rows,
+            column[column >= 0],
+            kept.values,
+            (len(self.ids), len(wanted)),
+            kept.scores,
+            kept.sources,
+        )
+        return LabelTable.from_cells(self.ids, wanted, cells, self.splits)
 
     def with_cells(self, cells: Cells) -> "LabelTable":
         """The same images, classes and splits with other cells."""
@@ -202,7 +225,8 @@ class LabelTable:
                 split of an image that the tables put in different ones): ``"error"`` raises,
                 ``"unknown"`` forgets both, ``"ours"`` and ``"theirs"`` take one side.
 
-        The result's ``conflicts`` is the number of cells and splits that were decided this way.
+        The result's ``conflicts`` is the number of cells that were decided this way, and
+        ``split_conflicts`` that of images whose split was.
 
         >>> ours = LabelTable(["a"], ["cat"], [[1]])
         >>> both = ours.merge(LabelTable(["a", "b"], ["cat", "dog"], [[-1, 1], [0, 1]]), "theirs")
@@ -211,7 +235,7 @@ class LabelTable:
         """
         from partlabel.labels.merge import merge
 
-        return merge(self, other, conflict)
+        return merge([self, other], conflict)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to one Arrow file, which :meth:`open` maps into memory."""
@@ -228,6 +252,8 @@ class LabelTable:
 
     def _rows(self, rows: ArrayLike) -> NDArray[np.int64]:
         at = np.asarray(rows)
+        if at.dtype.kind in "US":
+            raise InputError("rows are positions or a mask; table.ids.find(names) gives positions")
         if at.dtype == np.bool_ and len(at) != len(self.ids):
             raise InputError(f"a mask of {len(at)} for {count(len(self.ids), 'image')}")
         if at.dtype == np.bool_:

@@ -1,0 +1,196 @@
+"""Maps of the frozen part of a backbone, computed once and kept on disk.
+
+A store belongs to one backbone, its weights and one picture size. Its records are found by the
+content of the image file, so it does not matter what a file is called or where it lies, and a
+changed file is a new one. Records are appended; one that was cut off by a crash is dropped at the
+next opening.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from partlabel.data import Inputs, Pictures, Rows, in_batches
+from partlabel.errors import InputError, JobError, count
+from partlabel.models import Backbone
+
+HALF = np.dtype(np.float16)
+_DIGEST = 16  # bytes of a content hash
+
+
+def default_cache() -> Path:
+    """``PARTLABEL_CACHE``, or ``partlabel`` in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("PARTLABEL_CACHE") or Path(home) / "partlabel")
+
+
+def content_key(path: Path) -> bytes:
+    """A hash of what is in a file."""
+    return hashlib.blake2b(path.read_bytes(), digest_size=_DIGEST).digest()
+
+
+class MapStore:
+    """Records of one shape in half precision, each under a key.
+
+    Args:
+        folder: where ``maps`` and ``keys`` lie; made if it does not exist.
+        shape: of a record, such as [D, H, W].
+    """
+
+    def __init__(self, folder: Path, shape: tuple[int, ...]) -> None:
+        self.folder, self.shape = folder, shape
+        self.size = int(np.prod(shape)) * HALF.itemsize
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "maps").touch()
+            (folder / "keys").touch()
+        except OSError as error:
+            raise InputError(f"{folder}: cannot keep features here ({error.strerror})") from error
+        self.places = self._read_places()
+
+    def _read_places(self) -> dict[bytes, int]:
+        whole = (self.folder / "maps").stat().st_size // self.size
+        keys = (self.folder / "keys").read_bytes()
+        number = min(len(keys) // _DIGEST, whole)
+        return {keys[i * _DIGEST : (i + 1) * _DIGEST]: i for i in range(number)}
+
+    @contextmanager
+    def appending(self) -> Iterator[Callable[[Sequence[bytes], NDArray[np.float16]], None]]:
+        """Give a function that appends records; one process at a time."""
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.places = self._read_places()
+            maps, keys = ((self.folder / name).open("r+b") for name in ("maps", "keys"))
+            with maps, keys:
+                maps.truncate(len(self.places) * self.size)
+                keys.truncate(len(self.places) * _DIGEST)
+                maps.seek(0, os.SEEK_END)
+                keys.seek(0, os.SEEK_END)
+
+                def append(new: Sequence[bytes], records: NDArray[np.float16]) -> None:
+                    maps.write(records.tobytes())
+                    maps.flush()
+                    keys.write(b"".join(new))
+                    keys.flush()
+                    for one in new:
+                        self.places[one] = len(self.places)
+
+                yield append
+
+    def maps(self) -> NDArray[np.float16]:
+        """[n, *shape] all records, memory-mapped."""
+        if not self.places:
+            return np.empty((0, *self.shape), dtype=HALF)
+        shape = (len(self.places), *self.shape)
+        return np.memmap(self.folder / "maps", dtype=HALF, mode="r", shape=shape)
+
+
+class CachedMaps:
+    """Cached maps of some pictures, as batches for a model.
+
+    Args:
+        maps: [m, *shape] memory-mapped records.
+        places: [n] the record of each picture, -1 if the picture is broken.
+        pooled: keep only the mean of each map, in memory.
+    """
+
+    def __init__(self, maps: NDArray[np.float16], places: Rows, *, pooled: bool) -> None:
+        self.maps, self.places = maps, places
+        self.means = self._pool() if pooled else None
+
+    def _pool(self) -> Tensor:
+        parts = [self._read(part).mean(dim=(2, 3), keepdim=True) for part in self._in_parts()]
+        return torch.cat(parts) if parts else torch.empty((0, *self.maps.shape[1:]))
+
+    def _in_parts(self) -> list[Rows]:
+        return in_batches(np.arange(len(self.places)), 256)
+
+    def _read(self, rows: Rows) -> Tensor:
+        return torch.from_numpy(np.asarray(self.maps[self.places[rows]])).float()
+
+    def batches(
+        self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
+    ) -> Iterator[Inputs]:
+        """The inputs of these batches of rows; every view is the clean one."""
+        for part in rows:
+            good = part[self.places[part] >= 0]
+            found = self._read(good) if self.means is None else self.means[torch.from_numpy(good)]
+            yield Inputs(good, dict.fromkeys(views, found))
+
+
+def cached_maps(
+    backbone: Backbone,
+    name: str,
+    pictures: Pictures,
+    cache: Path,
+    *,
+    pooled: bool,
+    batch: int = 32,
+    workers: int = 0,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+    broken: Callable[[str], object] = lambda message: None,
+) -> CachedMaps:
+    """The maps of the frozen part of ``backbone`` for all pictures; missing ones are computed.
+
+    Args:
+        name: of the backbone, for people who look into the cache.
+        cache: folder of all stores.
+        pooled: see :class:`CachedMaps`.
+        progress: is told how many of how many missing maps are computed.
+        broken: is told about each picture that cannot be decoded.
+    """
+    device = next(backbone.buffers()).device
+    with torch.inference_mode():
+        blank = torch.zeros((1, 3, backbone.size, backbone.size), dtype=torch.uint8)
+        shape = tuple(backbone.lower_maps(blank.to(device)).shape[1:])
+    store = MapStore(cache / f"{name}-{_fingerprint(backbone)}", shape)
+    keys = [content_key(path) for path in pictures.paths]
+    missing = np.array([i for i, one in enumerate(keys) if one not in store.places], dtype=np.int64)
+    if len(missing):
+        _check_room(store, len(missing))
+        backbone.eval()
+        done = 0
+        with store.appending() as append, torch.inference_mode():
+            missing = np.array([i for i in missing if keys[i] not in store.places], dtype=np.int64)
+            parts = in_batches(missing, batch)
+            for found in pictures.batches(parts, ("clean",), workers=workers):
+                maps = backbone.lower_maps(found.views["clean"].to(device))
+                fresh: dict[bytes, int] = {}  # the same picture may come twice
+                for i, row in enumerate(found.rows):
+                    if keys[row] not in store.places:
+                        fresh.setdefault(keys[row], i)
+                half = maps.half().cpu().numpy()
+                append(list(fresh), np.ascontiguousarray(half[list(fresh.values())]))
+                for message in found.broken.values():
+                    broken(message)
+                done += len(found.rows) + len(found.broken)
+                progress(done, len(missing))
+    places = np.array([store.places.get(one, -1) for one in keys], dtype=np.int64)
+    return CachedMaps(store.maps(), places, pooled=pooled)
+
+
+def _fingerprint(backbone: Backbone) -> str:
+    """A hash of the frozen weights, of where they end, and of the picture size."""
+    digest = hashlib.blake2b(f"{backbone.size} {backbone.frozen}".encode(), digest_size=8)
+    for name, value in sorted(backbone.lower.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _check_room(store: MapStore, number: int) -> None:
+    need, free = number * store.size, shutil.disk_usage(store.folder).free
+    if need > free:
+        raise JobError(
+            f"{store.folder}: the features of {count(number, 'picture')} need {need / 1e9:.1f} GB, "
+            f"but {free / 1e9:.1f} GB are free; set PARTLABEL_CACHE to a larger disk"
+        )

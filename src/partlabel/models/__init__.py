@@ -1,0 +1,8 @@
+"""The networks: backbones, heads, and the two together."""
+
+from partlabel.models import heads
+from partlabel.models.backbone import Backbone, Frozen
+from partlabel.models.classifier import Classifier
+from partlabel.models.weights import DEFAULT_BACKBONE
+
+__all__ = ["DEFAULT_BACKBONE", "Backbone", "Classifier", "Frozen", "heads"]

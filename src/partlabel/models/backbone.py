@@ -1,0 +1,162 @@
+"""A timm network as two parts: one that stays as it is, and one that trains."""
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import timm
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.passes.shape_prop import ShapeProp
+from torch.fx.passes.split_module import split_module
+
+from partlabel import torchvision_shim  # noqa: F401  # before timm
+from partlabel.errors import InputError
+from partlabel.models.weights import DEFAULT_BACKBONE, load_packaged
+
+Frozen = Literal["nothing", "lower", "all"]
+
+
+class Backbone(nn.Module):
+    """Pictures to feature maps [B, D, H, W].
+
+    Args:
+        name: a network of timm that ends in a feature map.
+        weights: ``"none"``, ``"imagenet"``, or a file of weights (safetensors, or a state dict that
+            torch can load without unpickling code).
+        frozen: which part keeps its weights: nothing, the part up to the last map of stride 16
+            (``"lower"``), or all of it.
+        size: pixels on a side of the pictures.
+
+    ``lower`` maps normalised pictures to what may be cached, ``upper`` maps that to features. What
+    is frozen also keeps its batch statistics.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, name: str, weights: str, frozen: Frozen, size: int) -> None:
+        super().__init__()
+        network = _create(name, weights)
+        config: dict[str, Any] = network.pretrained_cfg  # type: ignore[assignment]
+        self.register_buffer("mean", torch.tensor(config["mean"]).view(1, 3, 1, 1) * 255, False)
+        self.register_buffer("std", torch.tensor(config["std"]).view(1, 3, 1, 1) * 255, False)
+        self.frozen, self.size = frozen, size
+        self.lower: nn.Module = nn.Identity()
+        self.upper: nn.Module = nn.Identity()
+        if frozen == "all":
+            self.lower = network
+        elif frozen == "nothing":
+            self.upper = network
+        else:
+            self.lower, self.upper = _split(name, network, size)
+        for parameter in self.lower.parameters():
+            parameter.requires_grad_(False)
+        self.channels = self._probe(name)
+
+    def _probe(self, name: str) -> int:
+        self.eval()
+        with torch.no_grad():
+            maps = self(torch.zeros((1, 3, self.size, self.size), dtype=torch.uint8))
+        if maps.ndim != 4 or maps.shape[2] != maps.shape[3]:
+            raise InputError(
+                f"the backbone '{name}' gives features of shape {list(maps.shape)}, not a feature "
+                "map; take a convolutional one, such as resnet50 or convnext_tiny"
+            )
+        return int(maps.shape[1])
+
+    def train(self, mode: bool = True) -> "Backbone":
+        """Frozen layers never leave evaluation mode."""
+        super().train(mode)
+        self.lower.eval()
+        return self
+
+    def lower_maps(self, pictures: Tensor) -> Tensor:
+        """Pictures [B, 3, S, S] in uint8 to what may be cached."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen == "nothing"):
+            normal = (pictures - self.mean) / self.std
+            maps: Tensor = self.lower(normal.contiguous(memory_format=torch.channels_last))
+            return maps
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Pictures (uint8), or maps of the lower part from a cache (float), to features."""
+        maps = self.lower_maps(inputs) if inputs.dtype == torch.uint8 else inputs
+        features: Tensor = self.upper(maps)
+        return features
+
+
+def _create(name: str, weights: str) -> nn.Module:
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise InputError(f"timm has no backbone '{name}'{hint}")
+    kind: Any = {"num_classes": 0, "global_pool": ""}
+    if weights == "imagenet" and name == DEFAULT_BACKBONE:
+        whole = timm.create_model(name)
+        load_packaged(whole)
+        network = timm.create_model(name, **kind)
+        network.load_state_dict(whole.state_dict(), strict=False)
+    elif weights == "imagenet":
+        try:
+            network = timm.create_model(name, pretrained=True, **kind)
+        except Exception as error:  # whatever the network, the hub or the proxy raise
+            raise InputError(
+                f"the ImageNet weights of '{name}' cannot be downloaded ({type(error).__name__}); "
+                f"give a file with --weights FILE, or take {DEFAULT_BACKBONE}, which needs no "
+                "download"
+            ) from error
+    else:
+        network = timm.create_model(name, **kind)
+        if weights != "none":
+            _load_file(network, name, Path(weights))
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def _load_file(network: nn.Module, name: str, path: Path) -> None:
+    if not path.is_file():
+        raise InputError(f"--weights {path}: there is no such file (or say none, or imagenet)")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state: Any = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        result = network.load_state_dict(state, strict=False)
+    except Exception as error:  # a file of any kind may be given
+        raise InputError(f"{path}: not weights that can be loaded safely ({error})") from error
+    if result.missing_keys:
+        raise InputError(f"{path}: not the weights of {name}: {result.missing_keys[0]} is missing")
+
+
+class _Blocks(fx.Tracer):
+    """Sees a network as a chain of blocks: looks into plain containers and nothing else."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return not isinstance(m, (nn.Sequential, nn.ModuleList))
+
+
+def _split(name: str, network: nn.Module, size: int) -> tuple[nn.Module, nn.Module]:
+    """Cut a network after its last map of stride 16 through which everything passes."""
+    network.eval()
+    message = f"the backbone '{name}' has no single map of stride 16 to cut at; train it whole"
+    try:
+        whole = fx.GraphModule(network, _Blocks().trace(network))
+        ShapeProp(whole).propagate(torch.zeros((1, 3, size, size)))
+    except Exception as error:  # tracing can fail in any way on networks with control flow
+        raise InputError(f"{message} ({error})") from error
+    nodes = list(whole.graph.nodes)
+    place = {node: number for number, node in enumerate(nodes)}
+    cut = None
+    for number, node in enumerate(nodes[:-1]):
+        shape: tuple[int, ...] = getattr(node.meta.get("tensor_meta"), "shape", ())
+        passed_by = any(place[user] > number for early in nodes[:number] for user in early.users)
+        if len(shape) == 4 and shape[-1] == -(-size // 16) and not passed_by:
+            cut = number
+    if cut is None:
+        raise InputError(message)
+    parts = split_module(whole, network, lambda node: int(place[node] > cut))
+    lower, upper = parts.submod_0, parts.submod_1
+    assert isinstance(lower, nn.Module)
+    assert isinstance(upper, nn.Module)
+    return lower, upper

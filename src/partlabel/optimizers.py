@@ -1,0 +1,46 @@
+"""Optimisers by name, with weight decay where it belongs."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from partlabel.settings import Settings
+
+Groups = list[dict[str, Any]]
+
+_OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {
+    "sgd": lambda groups, s: torch.optim.SGD(groups, lr=s.lr, momentum=s.momentum),
+    "adam": lambda groups, s: torch.optim.Adam(groups, lr=s.lr),
+    "adamw": lambda groups, s: torch.optim.AdamW(groups, lr=s.lr),
+    "rmsprop": lambda groups, s: torch.optim.RMSprop(groups, lr=s.lr),
+}
+
+
+def make_optimizer(
+    parameters: Iterable[nn.Parameter], method_groups: Groups, lr: float, settings: Settings
+) -> torch.optim.Optimizer:
+    """An optimiser over the model's parameters and the method's own groups.
+
+    Biases and the weights of norms (vectors) are not decayed unless the settings ask for it. Each
+    group remembers its ``base_lr``, which the schedule multiplies.
+    """
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for parameter in parameters:
+        is_vector = parameter.ndim <= 1 and not settings.decay_all
+        (plain if is_vector else decayed).append(parameter)
+    groups = [
+        {"params": decayed, "lr": lr, "weight_decay": settings.weight_decay},
+        {"params": plain, "lr": lr, "weight_decay": 0.0},
+        *method_groups,
+    ]
+    groups = [group | {"base_lr": group["lr"]} for group in groups if group["params"]]
+    return _OPTIMIZERS[settings.optimizer](groups, settings)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set every group's learning rate to a factor of its base."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor

@@ -1,0 +1,76 @@
+"""The settings of a training: what may be set, what it is otherwise, and what is not allowed."""
+
+import inspect
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from partlabel.errors import InputError, one_of
+from partlabel.methods import METHODS, Method
+from partlabel.models import DEFAULT_BACKBONE, Frozen
+from partlabel.schedule import SCHEDULES
+
+
+class Settings(BaseModel):
+    """How to train. Field names are those of ``train(...)`` and of the command's options."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: str = "bce"
+    options: dict[str, Any] = Field(default={}, description="The method's own settings.")
+    backbone: str = DEFAULT_BACKBONE
+    weights: str = "imagenet"
+    frozen: Frozen = "nothing"
+    size: int = Field(224, ge=16, le=4096)
+    epochs: int = Field(15, ge=1)
+    batch: int = Field(32, ge=1)
+    optimizer: Literal["sgd", "adam", "adamw", "rmsprop"] = "adam"
+    lr: float = Field(1e-3, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    decay_all: bool = Field(False, description="Weight decay on biases and norms too.")
+    momentum: float = Field(0.9, ge=0, lt=1)
+    schedule: str = "constant"
+    lr_warmup: float = Field(0.0, ge=0, le=1, description="Share of the steps.")
+    clip: float | None = Field(None, gt=0)
+    ema: float | None = Field(None, gt=0, lt=1)
+    patience: int | None = Field(None, ge=1)
+    seed: int = 0
+    split: str | None = None
+    val: float = Field(0.2, ge=0, lt=1)
+    val_split: str | None = None
+    strict: bool = False
+    drop_empty: bool = Field(False, description="Leave out classes without a present label.")
+    workers: int = Field(0, ge=0)
+
+
+def make_settings(**given: Any) -> Settings:
+    """Settings from what was given, the method's own defaults, and the usual ones."""
+    for name in given:
+        one_of("setting", name, Settings.model_fields)
+    method = METHODS[one_of("method", given.get("method", "bce"), METHODS)]
+    given["options"] = read_options(method, given.get("options") or {})
+    one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
+    try:
+        return Settings(**{**method.defaults, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
+
+
+def read_options(method: type[Method], given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a method, turned into the types its constructor asks for."""
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    }
+    read = {}
+    for name, value in given.items():
+        parameter = parameters[one_of(f"setting of {method.__name__}", name, parameters)]
+        try:
+            read[name] = TypeAdapter(parameter.annotation).validate_python(value)
+        except ValidationError as error:
+            message = error.errors()[0]["msg"]
+            raise InputError(f"--set {name}={value}: {message}") from None
+    return read

@@ -1,0 +1,370 @@
+"""The one training loop: batches, steps, validation, checkpoints; no method is special to it.
+
+Nothing random carries over from one step to the next (see ``randomness``), so a run that was killed
+at any moment and resumed ends in the same bits as one that was not.
+"""
+
+import copy
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from partlabel.checkpoint import load_state, save_state
+from partlabel.data import Batch, Inputs, Rows, in_batches
+from partlabel.errors import JobError, some
+from partlabel.labels import LabelTable
+from partlabel.methods import Method, Stage
+from partlabel.metrics import evaluate
+from partlabel.models import Classifier
+from partlabel.optimizers import make_optimizer, set_rate
+from partlabel.randomness import key, keys, uniform
+from partlabel.schedule import factor
+from partlabel.settings import Settings
+
+_SAVE_EVERY = 5.0  # seconds between checkpoints, at the least
+_PLATEAU = 0.5  # what a plateau of validation does to the learning rate
+
+
+class InputSource(Protocol):
+    """Pictures or cached maps: gives the inputs of batches of rows."""
+
+    def batches(
+        self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
+    ) -> Iterator[Inputs]:
+        """The inputs of these batches, in this order."""
+
+
+class Watcher(Protocol):
+    """Is told how a training goes."""
+
+    def begin(self, epoch: int, epochs: int, steps: int, done: int) -> None:
+        """An epoch of so many steps begins, of which some may be done already."""
+
+    def step(self, parts: dict[str, float], images: int) -> None:
+        """A step was done."""
+
+    def end(self, record: dict[str, Any]) -> None:
+        """An epoch is over."""
+
+    def warn(self, message: str) -> None:
+        """Something the user should know."""
+
+
+@dataclass
+class Examples:
+    """Rows of a table, and where their inputs come from."""
+
+    table: LabelTable
+    inputs: InputSource
+    rows: Rows
+
+
+class Objective(nn.Module):
+    """A model and a method as one module: inputs and labels in, cost out."""
+
+    def __init__(self, model: Classifier, method: Method) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """What the batch costs."""
+        return self.method.loss(self.model, batch)
+
+
+@dataclass
+class Progress:
+    """Where a training is: all that a checkpoint needs beside weights and optimiser."""
+
+    stage: int = 0
+    stage_epoch: int = 0
+    epoch: int = 0
+    step: int = 0  # steps done in this epoch
+    total_steps: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    best: float = -math.inf
+    best_epoch: int = -1
+    stale: int = 0  # epochs since the best one of this stage
+    rate: float = 1.0  # what plateaus have left of the learning rate
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class InterruptedTrainingError(JobError):
+    """Someone pressed Ctrl-C; the checkpoint is saved."""
+
+
+class Trainer:
+    """Trains a model by a method.
+
+    Args:
+        model, method: what is trained.
+        train, val: the examples; validation decides which epoch is kept.
+        settings: how.
+        checkpoint: the file to save to and to resume from.
+        watcher: is told how it goes.
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        method: Method,
+        train: Examples,
+        val: Examples,
+        settings: Settings,
+        checkpoint: Path,
+        watcher: Watcher,
+    ) -> None:
+        self.settings, self.train_set, self.val_set = settings, train, val
+        self.checkpoint, self.watcher = checkpoint, watcher
+        self.fabric = Fabric(accelerator="auto", devices=1)
+        self.model, self.method = model, method
+        self.objective = Objective(model, method).to(self.fabric.device)
+        self.stages = method.stages(settings.epochs, settings.patience)
+        ema = settings.ema if settings.ema is not None else method.ema
+        self.ema, self.teacher = ema, None if ema is None else _frozen_copy(model)
+        self.id_keys = keys(train.table.ids)[train.rows]
+        self.progress = Progress()
+        self.best_weights: dict[str, Tensor] = {}
+        self.broken: dict[int, str] = {}
+        self._saved = time.monotonic()
+
+    def fit(self) -> Progress:
+        """Train to the end, from the checkpoint if there is one; leaves the best weights."""
+        self._start_stage()
+        if self.checkpoint.exists():
+            self._restore()
+        with _interruptible() as interrupted:
+            while self.progress.stage < len(self.stages):
+                self._epoch(interrupted)
+                self._maybe_save(force=self.progress.stage == len(self.stages))
+        self.model.load_state_dict(self.best_weights, strict=False)
+        return self.progress
+
+    def _epoch(self, interrupted: Callable[[], bool]) -> None:
+        place, stage = self.progress, self.stages[self.progress.stage]
+        order = np.argsort(
+            uniform(key(self.settings.seed, "order", place.epoch), self.id_keys), kind="stable"
+        )
+        batches = in_batches(self.train_set.rows[order], self.settings.batch)
+        epochs = sum(part.epochs for part in self.stages)
+        self.watcher.begin(place.epoch, epochs, len(batches), place.step)
+        if place.step == 0:
+            told = self.method.before_epoch(place.epoch, self._predict_training)
+            place.sums = {f"+{name}": value for name, value in told.items()}
+        start, seen = time.monotonic(), 0
+        for batch in self._batches(batches[place.step :], place.epoch):
+            moment = (place.stage_epoch * len(batches) + place.step) / max(
+                stage.epochs * len(batches) - 1, 1
+            )
+            self._step(batch, moment)
+            seen += len(batch)
+            place.step += 1
+            self._maybe_save()
+            if interrupted():
+                self._maybe_save(force=True)
+                raise InterruptedTrainingError(
+                    f"stopped in epoch {place.epoch + 1}; go on with the same call and --resume"
+                )
+        self._end_epoch(stage, len(batches), seen, time.monotonic() - start)
+
+    def _step(self, batch: Batch, moment: float) -> None:
+        place, settings = self.progress, self.settings
+        if not len(batch):
+            return
+        torch.manual_seed(key(settings.seed, "step", place.total_steps))
+        rate = factor(settings.schedule, moment, settings.lr_warmup) * place.rate
+        set_rate(self.optimizer, rate)
+        self.objective.train()
+        with self.fabric.autocast():
+            parts = self.objective(batch)
+        values = {name: float(part.detach()) for name, part in parts.items()}
+        if not math.isfinite(values["loss"]):
+            names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
+            raise JobError(
+                f"the loss became {values['loss']} in epoch {place.epoch + 1}, step "
+                f"{place.step + 1}, on images {names}; the last good checkpoint is kept. "
+                "A smaller --lr usually helps"
+            )
+        self.optimizer.zero_grad()
+        self.fabric.backward(parts["loss"])
+        if settings.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
+        self.optimizer.step()
+        place.total_steps += 1
+        if self.teacher is not None:
+            _follow(self.teacher, self.model, self.ema or 0.0, place.total_steps)
+        for name, value in values.items():
+            place.sums[name] = place.sums.get(name, 0.0) + value
+        self.watcher.step(values, len(batch))
+
+    def _end_epoch(self, stage: Stage, steps: int, seen: int, seconds: float) -> None:
+        place = self.progress
+        record: dict[str, Any] = {"epoch": place.epoch + 1, "stage": place.stage + 1}
+        record["lr"] = self.optimizer.param_groups[0]["lr"]
+        for name, value in place.sums.items():
+            told = name.startswith("+")
+            record[name.removeprefix("+")] = value if told else value / max(steps, 1)
+        scores = {"val_mAP": self._validate(self.model)}
+        if self.teacher is not None:
+            scores["ema_val_mAP"] = self._validate(self.teacher)
+        record |= scores | {"images_per_second": seen / max(seconds, 1e-9)}
+        place.history.append(record)
+        best = max(scores, key=lambda name: scores[name])
+        # without anything to validate on, the last epoch is the one to keep
+        if scores[best] > place.best or math.isnan(scores[best]):
+            place.best, place.best_epoch, place.stale = scores[best], place.epoch, 0
+            kept = self.model if best == "val_mAP" or self.teacher is None else self.teacher
+            self.best_weights = trained_weights(kept)
+        else:
+            place.stale += 1
+            if self.settings.schedule == "plateau":
+                place.rate *= _PLATEAU
+        self.watcher.end(record)
+        place.epoch, place.stage_epoch, place.step = place.epoch + 1, place.stage_epoch + 1, 0
+        place.sums = {}
+        tired = stage.patience is not None and place.stale >= stage.patience
+        if place.stage_epoch >= stage.epochs or tired:
+            place.stage, place.stage_epoch, place.stale, place.rate = place.stage + 1, 0, 0, 1.0
+            if place.stage < len(self.stages):
+                self._start_stage()
+
+    def _start_stage(self) -> None:
+        stage = self.stages[self.progress.stage]
+        part: nn.Module = self.model.head if stage.head_only else self.model
+        lr = self.settings.lr if stage.lr is None else stage.lr
+        trained = [p for p in part.parameters() if p.requires_grad]
+        self.optimizer = make_optimizer(
+            trained, self.method.parameter_groups(lr), lr, self.settings
+        )
+
+    def _batches(self, rows: list[Rows], epoch: int) -> Iterator[Batch]:
+        views, workers = self.method.views, self.settings.workers
+        for found in self.train_set.inputs.batches(rows, views, epoch, workers):
+            self._note_broken(found)
+            labels = torch.from_numpy(self.train_set.table.dense(found.rows)).float()
+            yield Batch(
+                torch.from_numpy(found.rows).to(self.fabric.device),
+                labels.to(self.fabric.device),
+                {name: view.to(self.fabric.device) for name, view in found.views.items()},
+                self.teacher,
+            )
+
+    def _note_broken(self, found: Inputs) -> None:
+        for row, message in found.broken.items():
+            if row not in self.broken:
+                self.broken[row] = message
+                self.watcher.warn(f"left out: {message}")
+
+    def _predict_training(self) -> Iterator[tuple[NDArray[Any], Tensor]]:
+        return self.predict(self.model, self.train_set)
+
+    def predict(
+        self, model: nn.Module, examples: Examples
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Rows and logits of the clean views of examples."""
+        model.eval()
+        rows = in_batches(examples.rows, self.settings.batch)
+        with torch.inference_mode():
+            for found in examples.inputs.batches(rows, ("clean",), 0, self.settings.workers):
+                self._note_broken(found)
+                yield found.rows, model(found.views["clean"].to(self.fabric.device)).float()
+
+    def _validate(self, model: nn.Module) -> float:
+        scores, rows = gather(self.predict(model, self.val_set))
+        if not len(rows):
+            return math.nan
+        return evaluate(scores, self.val_set.table.dense(rows))["mAP"]
+
+    def _maybe_save(self, *, force: bool = False) -> None:
+        if not force and time.monotonic() - self._saved < _SAVE_EVERY:
+            return
+        state = {
+            "progress": vars(self.progress),
+            "model": trained_weights(self.model),
+            "best": self.best_weights,
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "teacher": {} if self.teacher is None else trained_weights(self.teacher),
+        }
+        save_state(self.checkpoint, state)
+        self._saved = time.monotonic()
+
+    def _restore(self) -> None:
+        state = load_state(self.checkpoint)
+        self.progress = Progress(**state["progress"])
+        self.model.load_state_dict(state["model"], strict=False)
+        self.method.load_state_dict(state["method"])
+        self.best_weights = state["best"]
+        if self.teacher is not None:
+            self.teacher.load_state_dict(state["teacher"], strict=False)
+        if self.progress.stage < len(self.stages):
+            self._start_stage()
+            self.optimizer.load_state_dict(state["optimizer"])
+
+
+def gather(
+    predictions: Iterator[tuple[NDArray[np.int64], Tensor]],
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Scores [n, C] from 0 to 1, and their rows [n]."""
+    parts = [(rows, torch.sigmoid(logits).cpu().numpy()) for rows, logits in predictions]
+    if not parts:
+        return np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int64)
+    rows = np.concatenate([rows for rows, _ in parts])
+    return np.concatenate([scores for _, scores in parts]), rows
+
+
+def trained_weights(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of the weights, without those of the frozen part of the backbone."""
+    return {
+        name: value.detach().clone()
+        for name, value in model.state_dict().items()
+        if not name.startswith("backbone.lower.")
+    }
+
+
+def _frozen_copy(model: Classifier) -> nn.Module:
+    teacher = copy.deepcopy(model).eval()
+    for parameter in teacher.parameters():
+        parameter.requires_grad_(False)
+    return teacher
+
+
+@torch.no_grad()
+def _follow(teacher: nn.Module, model: nn.Module, decay: float, step: int) -> None:
+    """Move the teacher towards the model, faster at first."""
+    weight = 1 - min(decay, (1 + step) / (10 + step))
+    for mine, theirs in zip(teacher.parameters(), model.parameters(), strict=True):
+        mine.lerp_(theirs, weight)
+    for kept, current in zip(teacher.buffers(), model.buffers(), strict=True):
+        kept.copy_(current)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C only raises a flag, so that a step is never cut in two; a second one stops at once."""
+    pressed: list[bool] = []
+
+    def note(number: int, frame: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(True)
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not in the main thread, where no signals arrive
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)

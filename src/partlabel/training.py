@@ -1,0 +1,194 @@
+"""From labels and images to a trained run: everything around the loop."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from partlabel.checkpoint import save_state
+from partlabel.data import Pictures
+from partlabel.errors import FileError, InputError, count, some
+from partlabel.features import cached_maps, default_cache
+from partlabel.formats import read_labels
+from partlabel.images import ImageFiles, unreadable
+from partlabel.labels import LabelTable
+from partlabel.methods import Method
+from partlabel.models import Classifier
+from partlabel.randomness import key, keys, uniform
+from partlabel.run import Record, Run, build, open_folder
+from partlabel.settings import Settings, make_settings
+from partlabel.simulate import HOLDOUT
+from partlabel.trainer import Examples, InputSource, Trainer, Watcher, trained_weights
+from partlabel.watching import watch
+
+
+def train(
+    labels: LabelTable | str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    cache: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> Run:
+    """Train a classifier.
+
+    Args:
+        labels: a table, or a label file that says its own format.
+        images: the folder of the images.
+        out: the folder of the run; must not exist, or be empty.
+        resume: go on with a run that was stopped; a finished one is returned as it is.
+        cache: where feature maps are kept (with ``frozen``).
+        settings: see :class:`Settings`: ``method="em"``, ``frozen="all"``, ``lr=1e-3``...
+
+    Returns:
+        The run; ``load(out)`` gives its classifier.
+    """
+    table = labels if isinstance(labels, LabelTable) else read_labels(labels)
+    chosen = make_settings(**settings)
+    table, train_rows, val_rows = choose_rows(table, chosen)
+    files = ImageFiles(images)
+    paths = find_files(table, files, np.concatenate([train_rows, val_rows]), strict=chosen.strict)
+    run = Run(out)
+    record = Record(
+        chosen.model_dump(),
+        str(files.folder.resolve()),
+        list(table.classes),
+        len(train_rows),
+        len(val_rows),
+    )
+    if open_folder(run, record, resume=resume):
+        return run
+    torch.manual_seed(key(chosen.seed, "init"))
+    model, method = build(chosen, list(table.classes), pretrained=True)
+    if not run.exists():
+        table.save(run.folder / "labels.arrow")
+        if chosen.frozen != "nothing":
+            weights = model.backbone.lower.state_dict()
+            save_state(run.folder / "backbone.safetensors", weights)
+        run.write(record)
+    method.prepare(table.subset(train_rows))
+    with watch(run.folder) as watcher:
+        _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)
+    return run
+
+
+def _fit(
+    run: Run,
+    record: Record,
+    model: Classifier,
+    method: Method,
+    table: LabelTable,
+    paths: dict[int, Path],
+    train_rows: NDArray[np.int64],
+    val_rows: NDArray[np.int64],
+    settings: Settings,
+    cache: str | os.PathLike[str] | None,
+    watcher: Watcher,
+) -> None:
+    rows = np.concatenate([train_rows, val_rows])
+    part = table.subset(rows)
+    inputs = make_inputs(model, part, [paths[int(row)] for row in rows], settings, cache, watcher)
+    middle = len(train_rows)
+    trainer = Trainer(
+        model,
+        method,
+        Examples(part, inputs, np.arange(middle)),
+        Examples(part, inputs, np.arange(middle, len(rows))),
+        settings,
+        run.checkpoint,
+        watcher,
+    )
+    progress = trainer.fit()
+    save_state(run.folder / "best.safetensors", trained_weights(model))
+    run.write_log(progress.history)
+    record.broken = [part.ids[row] for row in sorted(trainer.broken)]
+    record.finished, record.best_epoch = True, progress.best_epoch + 1
+    record.best_val_mAP = progress.best if np.isfinite(progress.best) else None
+    run.write(record)
+
+
+def choose_rows(
+    table: LabelTable, settings: Settings
+) -> tuple[LabelTable, NDArray[np.int64], NDArray[np.int64]]:
+    """The table without classes that cannot be learned, and the rows to train and validate on."""
+    names = set(table.splits.array.dictionary.to_pylist()) if table.splits is not None else set()
+    split = settings.split or ("train" if "train" in names else None)
+    val_split = settings.val_split or (HOLDOUT if HOLDOUT in names and split != HOLDOUT else None)
+    rows = np.arange(len(table)) if split is None else np.flatnonzero(table.in_split(split))
+    if val_split is not None:
+        val = np.flatnonzero(table.in_split(val_split))
+        rows = np.setdiff1d(rows, val)
+    else:
+        draw = uniform(key(settings.seed, "validation"), keys(table.ids.take(rows)))
+        order = np.argsort(draw, kind="stable")
+        number = round(settings.val * len(rows))
+        val, rows = np.sort(rows[order[:number]]), np.sort(rows[order[number:]])
+    if not len(rows):
+        raise InputError("there are no images to train on")
+    present = table.subset(rows).counts().present
+    empty = [name for name, number in zip(table.classes, present, strict=True) if not number]
+    if empty and not settings.drop_empty:
+        raise InputError(
+            f"no training image is known to have {some(empty)}; "
+            f"{count(len(empty), 'class', 'classes')} cannot be learned. "
+            "Leave them out with --drop-empty (drop_empty=True)"
+        )
+    if empty:
+        table = table.with_classes([name for name in table.classes if name not in set(empty)])
+    if not len(table.classes):
+        raise InputError("no class is left to learn: no label is known to be present")
+    return table, rows, val
+
+
+def find_files(
+    table: LabelTable, files: ImageFiles, rows: NDArray[np.int64], *, strict: bool
+) -> dict[int, Path]:
+    """The image file of each row; a missing one is an error, and with ``strict`` a broken one."""
+    names = list(table.ids.take(rows))
+    found = dict(zip(rows.tolist(), files.locate(names), strict=True))
+    missing = [name for name, path in zip(names, found.values(), strict=True) if path is None]
+    if missing:
+        raise FileError(
+            files.folder,
+            f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
+            "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
+        )
+    paths = {row: path for row, path in found.items() if path is not None}
+    if strict:
+        broken = unreadable(list(paths.values()))
+        if broken:
+            path, why = next(iter(broken.items()))
+            number = count(len(broken), "image file")
+            raise FileError(path, f"cannot be decoded ({why}); {number} like this, and --strict")
+    return paths
+
+
+def make_inputs(
+    model: Classifier,
+    table: LabelTable,
+    paths: list[Path],
+    settings: Settings,
+    cache: str | os.PathLike[str] | None,
+    watcher: Watcher,
+) -> InputSource:
+    """Pictures, or their cached maps if a part of the backbone is frozen."""
+    pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
+    if settings.frozen == "nothing":
+        return pictures
+    from partlabel.terminal import progress
+
+    with progress("computing features") as bar:
+        return cached_maps(
+            model.backbone,
+            settings.backbone,
+            pictures,
+            Path(cache) if cache is not None else default_cache(),
+            pooled=settings.frozen == "all" and not getattr(model.head, "needs_maps", True),
+            workers=settings.workers,
+            progress=bar,
+            broken=lambda message: watcher.warn(f"left out: {message}"),
+        )

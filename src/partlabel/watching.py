@@ -1,0 +1,64 @@
+"""How a training looks while it goes: bars in a terminal, a line an epoch elsewhere."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from partlabel.errors import PartlabelWarning
+from partlabel.terminal import console
+
+
+class Display:
+    """Tells a training's progress on standard error."""
+
+    def __init__(self, bar: Progress) -> None:
+        self.bar = bar
+        self.whole = bar.add_task("epochs", total=None)
+        self.part = bar.add_task("", total=None)
+        self.steps = 1
+
+    def begin(self, epoch: int, epochs: int, steps: int, done: int) -> None:
+        """An epoch begins."""
+        self.steps = max(steps, 1)
+        self.bar.update(self.whole, completed=epoch, total=epochs)
+        self.bar.reset(self.part, total=steps, completed=done, description="")
+
+    def step(self, parts: dict[str, float], images: int) -> None:
+        """A step was done."""
+        told = "  ".join(f"{name} {value:.4f}" for name, value in parts.items())
+        self.bar.update(self.part, advance=1, description=told)
+        self.bar.update(self.whole, advance=1 / self.steps)
+
+    def end(self, record: dict[str, Any]) -> None:
+        """An epoch is over."""
+        whole = {"epoch", "stage"}
+        words = [
+            f"{name} {value:.0f}" if name in whole or name == "images_per_second"
+            else f"{name} {value:.4g}"
+            for name, value in record.items()
+        ]  # fmt: skip
+        self.bar.console.print("  ".join(words))
+
+    def warn(self, message: str) -> None:
+        """Something the user should know."""
+        warnings.warn(message, PartlabelWarning, stacklevel=2)
+
+
+@contextmanager
+def watch(folder: Path) -> Iterator[Display]:
+    """Show the training of a run while the block runs."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        yield Display(bar)

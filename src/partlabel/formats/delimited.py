@@ -128,22 +128,19 @@ def read_delimited(source: Source) -> Delimited:
     if len(lines) < 2:
         return Delimited(source, header, [pa.array([], type=coded) for _ in names])
     try:
-        with source.utf8() as stream:
-            table = pyarrow.csv.read_csv(
-                stream,
-                read_options=pyarrow.csv.ReadOptions(
-                    column_names=names,
-                    skip_rows=lines[0] - 1,
-                    skip_rows_after_names=1,
-                    block_size=LONGEST_LINE,
-                ),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=source.delimiter, newlines_in_values=source.text.quoted
-                ),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, coded)
-                ),
-            )
+        table = pyarrow.csv.read_csv(
+            source.utf8(),
+            read_options=pyarrow.csv.ReadOptions(
+                column_names=names,
+                skip_rows=lines[0] - 1,
+                skip_rows_after_names=1,
+                block_size=LONGEST_LINE,
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=source.delimiter, newlines_in_values=source.text.quoted
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, coded)),
+        )
     except pa.ArrowException as error:
         raise _explain(source, str(error)) from None
     columns = [column.unify_dictionaries().combine_chunks() for column in table.itercolumns()]

@@ -21,8 +21,7 @@ class ParquetTable(Delimited):
 def read_parquet(source: Source) -> Delimited:
     """Read a whole Parquet file; its values become text, so that all readers check them alike."""
     try:
-        with source.open() as stream:
-            table = pyarrow.parquet.read_table(stream)
+        table = pyarrow.parquet.read_table(source.for_arrow())
         table.validate(full=True)
         columns = [_coded(column) for column in table.itercolumns()]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

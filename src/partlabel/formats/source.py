@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import io
 import json
 import os
 import shutil
@@ -127,15 +126,23 @@ class Source:
         """The content as a stream of bytes."""
         return self.file.open("rb")
 
-    def utf8(self) -> IO[bytes]:
-        """The text in UTF-8, translated if it is not."""
+    def for_arrow(self) -> "str | pa.BufferReader":
+        """The content as Arrow wants it: a path, or a buffer if the path is no valid text.
+
+        Never a Python stream: Arrow's threads may still hold on to one when the interpreter ends.
+        """
+        path = os.fspath(self.file)
+        return path if path.isprintable() else pa.BufferReader(self.file.read_bytes())
+
+    def utf8(self) -> "str | pa.BufferReader":
+        """The text in UTF-8 as Arrow wants it, translated if it is not."""
         if self.text.encoding == "utf-8":
-            return self.open()
+            return self.for_arrow()
         try:
             text = self.file.read_bytes().decode(self.text.encoding)
         except UnicodeDecodeError as error:
             raise self.error(f"not valid {self.text.encoding}: {error}") from error
-        return io.BytesIO(text.encode())
+        return pa.BufferReader(text.encode())
 
     def lines(self) -> Iterator[str]:
         """The lines of the text, with their ends, for ``csv`` and for JSON lines."""
@@ -179,8 +186,7 @@ class Source:
     def parquet_columns(self) -> list[str]:
         """The column names of a Parquet file."""
         try:
-            with self.open() as stream:
-                return list(pyarrow.parquet.read_schema(stream).names)
+            return list(pyarrow.parquet.read_schema(self.for_arrow()).names)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self.error(f"cannot be read as Parquet ({error})") from error
 

@@ -25,9 +25,13 @@ ROOMS = [
     {"checkpoint", "settings"},
     {"optimizers", "run"},
     {"watching", "trainer"},
-    {"training"},
+    {"training", "calibrate"},
+    {"scoring"},
+    {"bench"},
     {"demo"},
+    {"cli_training"},
     {"cli"},
+    {"__main__"},
 ]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from partlabel import cli_training
 from partlabel.errors import PartlabelError, PartlabelWarning
 from partlabel.version import VERSION
 
@@ -329,3 +330,6 @@ def _wrote(path: Path, table: Any, lost: list[str], as_json: bool, **more: int) 
         say(f"wrote {path}: what it can hold of {describe(table)}")
     else:
         say(f"wrote {path}: {describe(table)}")
+
+
+cli_training.register(app)

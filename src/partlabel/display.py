@@ -1,5 +1,6 @@
 """What people see of results: a table's classes, what is odd about it, what a merge did."""
 
+import math
 import sys
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from partlabel.errors import count, some
 from partlabel.inspection import ClassSummary, Inspection, SplitSummary
 from partlabel.labels import LabelTable
+from partlabel.metrics import Evaluation
 from partlabel.terminal import console
 
 _MOST_CLASSES = 40
@@ -129,3 +131,27 @@ def _findings(found: Inspection) -> Iterator[str]:
 
 def _number(names: list[str]) -> str:
     return f"{len(names):,}" + (f" ({some(names)})" if names else "")
+
+
+def show_evaluation(result: Evaluation, classes: list[str]) -> None:
+    """Print figures in percent: the classes, then all together."""
+    out = console()
+
+    def percent(value: float) -> str:
+        return "-" if math.isnan(value) else f"{100 * value:.2f}"
+
+    rows = [
+        [
+            escape(name),
+            *(percent(row[field]) for field in ("AP", "precision", "recall", "F1")),
+            f"{row.present:,}",
+            f"{row.absent:,}",
+        ]
+        for name, row in zip(classes, result.per_class, strict=True)
+    ]
+    titles = ["AP", "precision", "recall", "F1", "present", "absent"]
+    out.print(grid([("class", False), *((title, True) for title in titles)], rows))
+    figures = [f"{name} {percent(value)}" for name, value in result.items()][:-1]
+    number = result["evaluated_classes"]
+    out.print("  ".join(figures))
+    out.print(f"over {number:.0f} of {len(classes)} classes, known labels only")

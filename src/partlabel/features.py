@@ -51,8 +51,8 @@ class MapStore:
         self.size = int(np.prod(shape)) * HALF.itemsize
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "maps").touch()
-            (folder / "keys").touch()
+            for name in ("maps", "keys"):
+                (folder / name).open("ab").close()
         except OSError as error:
             raise InputError(f"{folder}: cannot keep features here ({error.strerror})") from error
         self.places = self._read_places()

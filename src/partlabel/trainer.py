@@ -155,7 +155,7 @@ class Trainer:
         order = np.argsort(
             uniform(key(self.settings.seed, "order", place.epoch), self.id_keys), kind="stable"
         )
-        batches = in_batches(self.train_set.rows[order], self.settings.batch)
+        batches = _training_batches(self.train_set.rows[order], self.settings.batch)
         epochs = sum(part.epochs for part in self.stages)
         self.watcher.begin(place.epoch, epochs, len(batches), place.step)
         if place.step == 0:
@@ -310,6 +310,14 @@ class Trainer:
         if self.progress.stage < len(self.stages):
             self._start_stage()
             self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _training_batches(rows: Rows, size: int) -> list[Rows]:
+    """Batches without a last one of a single image, which has no batch statistics."""
+    batches = in_batches(rows, size)
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [np.concatenate(batches[-2:])]
+    return batches
 
 
 def gather(

@@ -1,6 +1,7 @@
 """From labels and images to a trained run: everything around the loop."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from partlabel.randomness import key, keys, uniform
 from partlabel.run import Record, Run, build, open_folder
 from partlabel.settings import Settings, make_settings
 from partlabel.simulate import HOLDOUT
+from partlabel.terminal import progress
 from partlabel.trainer import Examples, InputSource, Trainer, Watcher, trained_weights
 from partlabel.watching import watch
 
@@ -91,7 +93,11 @@ def _fit(
 ) -> None:
     rows = np.concatenate([train_rows, val_rows])
     part = table.subset(rows)
-    inputs = make_inputs(model, part, [paths[int(row)] for row in rows], settings, cache, watcher)
+    files = [paths[int(row)] for row in rows]
+    broken: list[str] = []
+    inputs = make_inputs(model, part, files, settings, cache, broken.append)
+    for message in broken:
+        watcher.warn(f"left out: {message}")
     middle = len(train_rows)
     trainer = Trainer(
         model,
@@ -102,12 +108,12 @@ def _fit(
         run.checkpoint,
         watcher,
     )
-    progress = trainer.fit()
+    done = trainer.fit()
     save_state(run.folder / "best.safetensors", trained_weights(model))
-    run.write_log(progress.history)
-    record.broken = [part.ids[row] for row in sorted(trainer.broken)]
-    record.finished, record.best_epoch = True, progress.best_epoch + 1
-    record.best_val_mAP = progress.best if np.isfinite(progress.best) else None
+    run.write_log(done.history)
+    record.broken = broken + [trainer.broken[row] for row in sorted(trainer.broken)]
+    record.finished, record.best_epoch = True, done.best_epoch + 1
+    record.best_val_mAP = done.best if np.isfinite(done.best) else None
     run.write(record)
 
 
@@ -173,14 +179,16 @@ def make_inputs(
     paths: list[Path],
     settings: Settings,
     cache: str | os.PathLike[str] | None,
-    watcher: Watcher,
+    broken: Callable[[str], object],
 ) -> InputSource:
-    """Pictures, or their cached maps if a part of the backbone is frozen."""
+    """Pictures, or their cached maps if a part of the backbone is frozen.
+
+    Args:
+        broken: is told about pictures that cannot be decoded, if that is found out here.
+    """
     pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
     if settings.frozen == "nothing":
         return pictures
-    from partlabel.terminal import progress
-
     with progress("computing features") as bar:
         return cached_maps(
             model.backbone,
@@ -190,5 +198,5 @@ def make_inputs(
             pooled=settings.frozen == "all" and not getattr(model.head, "needs_maps", True),
             workers=settings.workers,
             progress=bar,
-            broken=lambda message: watcher.warn(f"left out: {message}"),
+            broken=broken,
         )

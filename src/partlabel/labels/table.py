@@ -212,6 +212,11 @@ class LabelTable:
         )
         return LabelTable.from_cells(self.ids, wanted, cells, self.splits)
 
+    def with_more_classes(self, names: Iterable[str]) -> "LabelTable":
+        """The same table with these classes too, unknown in all images."""
+        classes = [*self.classes, *names]
+        return LabelTable.from_cells(self.ids, classes, self.cells, self.splits)
+
     def with_cells(self, cells: Cells) -> "LabelTable":
         """The same images, classes and splits with other cells."""
         return LabelTable.from_cells(self.ids, self.classes, cells, self.splits, check=False)

@@ -1,0 +1,60 @@
+"""From scores to decisions: thresholds per class, chosen on labels that were held out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.labels import ABSENT, PRESENT
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Per class: present from here up, absent from here down; infinite where neither can be said.
+
+    Args:
+        present: [C]
+        absent: [C]
+    """
+
+    present: Floats
+    absent: Floats
+
+    def decide(self, scores: NDArray[Any]) -> NDArray[np.int8]:
+        """[n, C] 1, -1, or 0 where the scores do not suffice."""
+        present, absent = scores >= self.present, scores <= self.absent
+        return np.where(present, PRESENT, np.where(absent, ABSENT, 0)).astype(np.int8)
+
+
+def choose_thresholds(scores: NDArray[Any], labels: NDArray[Any], precision: float) -> Thresholds:
+    """The widest thresholds at which the known labels given here reach a precision.
+
+    Args:
+        scores: [n, C]
+        labels: [n, C] in {-1, 0, 1}
+        precision: share of the cells called present that are, and of those called absent.
+    """
+    present, absent = np.full(labels.shape[1], np.inf), np.full(labels.shape[1], -np.inf)
+    for j in range(labels.shape[1]):
+        known = labels[:, j] != 0
+        score, label = scores[known, j], labels[known, j]
+        present[j] = _lowest(score, label == PRESENT, precision)
+        absent[j] = -_lowest(-score, label == ABSENT, precision)
+    crossed = absent >= present  # between them both would hold, so neither is believed there
+    return Thresholds(
+        np.where(crossed, np.nextafter(absent, np.inf), present),
+        np.where(crossed, np.nextafter(present, -np.inf), absent),
+    )
+
+
+def _lowest(scores: NDArray[Any], right: NDArray[np.bool_], precision: float) -> float:
+    """The lowest score from which up the share of right ones is at least ``precision``."""
+    order = np.argsort(-scores, kind="stable")
+    ordered = scores[order]
+    share = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
+    last_of_ties = np.append(ordered[1:] != ordered[:-1], True) if len(order) else np.empty(0, bool)
+    good = np.flatnonzero(last_of_ties & (share >= precision))
+    return float(ordered[good[-1]]) if len(good) else float("inf")

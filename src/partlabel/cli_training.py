@@ -1,0 +1,243 @@
+"""The commands around training: ``train``, ``evaluate``, ``predict``, ``complete``, ``report``, ``bench``."""
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from partlabel.errors import InputError, PartlabelWarning
+
+Images = Annotated[Path, typer.Option("--images", help="Folder of the images.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Cache = Annotated[
+    Optional[Path],  # noqa: UP045  # typer reads the annotation
+    typer.Option(help="Where features are kept; PARTLABEL_CACHE, or the user's cache folder."),
+]
+_SETTINGS = "Training"
+
+
+def _option(*names: str, help: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_SETTINGS, show_default=False)
+
+
+def train(
+    labels: Annotated[Path, typer.Argument(help="A label file.")],
+    images: Images,
+    out: Annotated[Path, typer.Option("--out", help="The folder of the run; new or empty.")],
+    method: Annotated[str, typer.Option(help="bce (known labels only) or an (unknown is absent).")],
+    backbone: Annotated[Optional[str], _option(help="A network of timm. [tf_efficientnet_lite0]")] = None,  # noqa: UP045
+    weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. [imagenet]")] = None,  # noqa: UP045
+    frozen: Annotated[bool, _option("--frozen", help="Keep the backbone as it is; its features are cached, and the head trains in seconds.")] = False,
+    unfreeze: Annotated[Optional[str], _option(help="last: train all that comes after the last map of stride 16.")] = None,  # noqa: UP045
+    size: Annotated[Optional[int], _option(help="Pixels; pictures are squashed to a square. [224]")] = None,  # noqa: UP045
+    epochs: Annotated[Optional[int], _option(help="[15]")] = None,  # noqa: UP045
+    batch: Annotated[Optional[int], _option(help="Images in a step. [32]")] = None,  # noqa: UP045
+    optimizer: Annotated[Optional[str], _option(help="sgd, adam, adamw or rmsprop. [adam]")] = None,  # noqa: UP045
+    lr: Annotated[Optional[float], _option(help="Learning rate. [0.001]")] = None,  # noqa: UP045
+    weight_decay: Annotated[Optional[float], _option(help="Not on biases and norms. [0]")] = None,  # noqa: UP045
+    decay_all: Annotated[bool, _option("--decay-all", help="Weight decay on biases and norms too.")] = False,
+    schedule: Annotated[Optional[str], _option(help="constant, step, cosine, onecycle or plateau. [constant]")] = None,  # noqa: UP045
+    lr_warmup: Annotated[Optional[float], _option(help="Share of the steps in which the learning rate rises. [0]")] = None,  # noqa: UP045
+    clip: Annotated[Optional[float], _option(help="Largest norm of the gradient.")] = None,  # noqa: UP045
+    ema: Annotated[Optional[float], _option(help="Keep a running mean of the weights, such as 0.9997; validated beside them, the better is kept.")] = None,  # noqa: UP045
+    patience: Annotated[Optional[int], _option(help="Stop after so many epochs without a better validation.")] = None,  # noqa: UP045
+    seed: Annotated[Optional[int], _option(help="[0]")] = None,  # noqa: UP045
+    split: Annotated[Optional[str], _option(help="Train on this split. [train if there is one, else all]")] = None,  # noqa: UP045
+    val: Annotated[Optional[float], _option(help="Share of the split to validate on. [0.2]")] = None,  # noqa: UP045
+    val_split: Annotated[Optional[str], _option(help="Validate on this split instead. [holdout if there is one]")] = None,  # noqa: UP045
+    strict: Annotated[bool, _option("--strict", help="An unreadable image is an error, before training.")] = False,
+    drop_empty: Annotated[bool, _option("--drop-empty", help="Leave out classes that no training image is known to have.")] = False,
+    workers: Annotated[Optional[int], _option(help="Processes that decode images. [0]")] = None,  # noqa: UP045
+    options: Annotated[Optional[list[str]], typer.Option("--set", help="key=value: a setting of the method; may be repeated.")] = None,  # noqa: UP045
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    cache: Cache = None,
+    format: Annotated[Optional[str], typer.Option(help="Format of the labels.")] = None,  # noqa: UP045
+    unlisted: Annotated[Optional[str], typer.Option(help="absent or unknown.")] = None,  # noqa: UP045
+) -> None:  # fmt: skip
+    """Train a classifier on the labels that are known.
+
+    Example: partlabel train labels.csv --images photos/ --method an --frozen --out run
+    """
+    from partlabel import formats
+    from partlabel.terminal import say
+    from partlabel.training import train as fit
+
+    if frozen and unfreeze:
+        raise InputError("--frozen and --unfreeze last exclude each other")
+    if unfreeze not in (None, "last"):
+        raise InputError(f"--unfreeze {unfreeze}: only 'last' can be unfrozen")
+    given = {
+        "method": method,
+        "backbone": backbone,
+        "weights": weights,
+        "frozen": "all" if frozen else "lower" if unfreeze else None,
+        "size": size,
+        "epochs": epochs,
+        "batch": batch,
+        "optimizer": optimizer,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "decay_all": decay_all or None,
+        "schedule": schedule,
+        "lr_warmup": lr_warmup,
+        "clip": clip,
+        "ema": ema,
+        "patience": patience,
+        "seed": seed,
+        "split": split,
+        "val": val,
+        "val_split": val_split,
+        "strict": strict or None,
+        "drop_empty": drop_empty or None,
+        "workers": workers,
+        "options": dict(_pair(text) for text in options or []),
+    }
+    table = formats.read_labels(labels, format, unlisted)
+    settings = {name: value for name, value in given.items() if value is not None}
+    run = fit(table, images, out, resume=resume, cache=cache, **settings)
+    record = run.record
+    found = "nothing to validate on" if record.best_val_mAP is None else (
+        f"validation mAP {100 * record.best_val_mAP:.2f}"
+    )  # fmt: skip
+    say(f"{out}: epoch {record.best_epoch} kept, {found}")
+    if record.broken:
+        say(f"  {len(record.broken):,} unreadable images were left out")
+
+
+def evaluate(
+    run: RunFolder,
+    labels: Annotated[Path, typer.Argument(help="A label file.")],
+    images: Images,
+    split: Annotated[Optional[str], typer.Option(help="Only this split.")] = None,  # noqa: UP045
+    threshold: Annotated[float, typer.Option(help="A class is predicted from this score up.")] = 0.5,
+    json_file: Annotated[Optional[Path], typer.Option("--json", help="Also write the figures to this file.")] = None,  # noqa: UP045
+    cache: Cache = None,
+    format: Annotated[Optional[str], typer.Option(help="Format of the labels.")] = None,  # noqa: UP045
+    unlisted: Annotated[Optional[str], typer.Option(help="absent or unknown.")] = None,  # noqa: UP045
+) -> None:  # fmt: skip
+    """Measure a run on known labels.
+
+    Example: partlabel evaluate run labels.csv --images photos/ --split test
+    """
+    from partlabel import display, formats, scoring
+    from partlabel.files import atomic_file
+    from partlabel.run import Run
+
+    table = formats.read_labels(labels, format, unlisted)
+    table = table if split is None else table.split(split)
+    result = scoring.evaluate(Run(run), table, images, threshold, cache)
+    display.show_evaluation(result, Run(run).record.classes)
+    if json_file is not None:
+        figures = {name: None if math.isnan(value) else value for name, value in result.items()}
+        classes = [
+            {"class": name, **{f: _plain(row[f]) for f in result.per_class.dtype.names}}
+            for name, row in zip(Run(run).record.classes, result.per_class, strict=True)
+        ]
+        with atomic_file(json_file) as stream:
+            stream.write(json.dumps({**figures, "per_class": classes}, indent=1).encode())
+
+
+def predict(
+    run: RunFolder,
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images or folders.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write.")],
+    threshold: Annotated[float, typer.Option(help="A class is present from this score up.")] = 0.5,
+    to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
+) -> None:
+    """Label images with a run: a value and a score for each class.
+
+    Example: partlabel predict run new-photos/ -o predicted.csv
+    """
+    from partlabel import scoring
+    from partlabel.run import Run
+
+    table, broken = scoring.predict(Run(run), images, threshold)
+    _write(table, out, to)
+    for message in broken:
+        warnings.warn(f"left out: {message}", PartlabelWarning, stacklevel=2)
+
+
+def complete(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write.")],
+    min_precision: Annotated[
+        float, typer.Option(help="Share of validation labels that a filled label must reach.")
+    ] = 0.95,
+    to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
+    cache: Cache = None,
+) -> None:
+    """Fill in the unknown labels of the run's own label file; known ones are never changed.
+
+    Writes value, score and source (human or model) for each cell. A label is filled in where the
+    score of its class passes a threshold at which validation labels were right often enough.
+    """
+    from partlabel import scoring
+    from partlabel.run import Run
+    from partlabel.terminal import say
+
+    def note(message: str) -> None:
+        warnings.warn(message, PartlabelWarning, stacklevel=2)
+
+    done = scoring.complete(Run(run), min_precision, cache, note)
+    share = done.filled / max(done.unknown, 1)
+    say(f"filled in {done.filled:,} of {done.unknown:,} unknown labels ({share:.1%})")
+    if done.suspects:
+        image, name, score = done.suspects[0]
+        say(f"{len(done.suspects):,} known labels look wrong to the model, most of all "
+            f"'{name}' in {image} (score {score:.3f})")  # fmt: skip
+    _write(done.table, out, to)
+
+
+def bench(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="What to compare.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and results.")],
+    jobs: Annotated[
+        int, typer.Option(help="Trainings at a time; cores are shared out.", min=1)
+    ] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on; what is done is kept.")] = False,
+    cache: Cache = None,
+) -> None:
+    """Compare methods: each on the same labels, with the same tuning on validation labels.
+
+    Writes results.csv (a line a training) and table.md (mean and deviation over seeds).
+    """
+    from partlabel import bench as benchmark
+    from partlabel.errors import JobError
+    from partlabel.terminal import say
+
+    if out.is_dir() and any(out.iterdir()) and not resume:
+        raise InputError(f"{out}: is not empty; add --resume to go on, or name another")
+    results = benchmark.run(benchmark.read_spec(spec), out, jobs, cache, say)
+    say("\n" + benchmark.markdown(results))
+    failed = [result for result in results if "error" in result]
+    if failed:
+        raise JobError(f"{len(failed)} of {len(results)} trainings failed; see results.csv")
+
+
+def _write(table: Any, out: Path, to: str) -> None:
+    from partlabel import display, formats
+    from partlabel.terminal import say
+
+    formats.write_labels(table, out, to)
+    say(f"wrote {out}: {display.describe(table)}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"--set {text}: write key=value")
+    return name, value
+
+
+def _plain(value: Any) -> Any:
+    found = value.item()
+    return None if isinstance(found, float) and math.isnan(found) else found
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for command in (train, evaluate, predict, complete, bench):
+        app.command()(command)

@@ -1,0 +1,188 @@
+"""What a trained run thinks of images: scores, figures, and labels filled in."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from partlabel.calibrate import choose_thresholds
+from partlabel.data import in_batches
+from partlabel.errors import InputError, count, some
+from partlabel.images import ImageFiles
+from partlabel.labels import MODEL, LabelTable
+from partlabel.labels.cells import from_triples
+from partlabel.metrics import Evaluation
+from partlabel.metrics import evaluate as measure
+from partlabel.models import Classifier
+from partlabel.run import Run
+from partlabel.training import choose_rows, find_files, make_inputs
+
+Scores = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores [n, C] of the rows of a table; NaN for images that cannot be decoded."""
+
+    table: LabelTable
+    scores: Scores
+    broken: list[str]
+
+    @property
+    def readable(self) -> NDArray[np.bool_]:
+        """[n] which images could be decoded."""
+        return np.asarray(~np.isnan(self.scores).any(axis=1))
+
+
+def score(
+    run: Run,
+    table: LabelTable,
+    images: str | os.PathLike[str],
+    cache: str | os.PathLike[str] | None = None,
+) -> Scored:
+    """Score all images of a table with the classifier of a run."""
+    model = run.classifier()
+    files = find_files(table, ImageFiles(images), np.arange(len(table)), strict=False)
+    paths = [files[row] for row in range(len(table))]
+    return _score(run, model, table, paths, cache)
+
+
+def _score(
+    run: Run,
+    model: Classifier,
+    table: LabelTable,
+    paths: Sequence[Path],
+    cache: str | os.PathLike[str] | None,
+) -> Scored:
+    broken: list[str] = []
+    settings = run.settings
+    inputs = make_inputs(model, table, list(paths), settings, cache, broken.append)
+    scores = np.full((len(table), len(model.classes)), np.nan, dtype=np.float32)
+    parts = in_batches(np.arange(len(table)), settings.batch)
+    with torch.inference_mode():
+        for found in inputs.batches(parts, ("clean",), 0, settings.workers):
+            broken += found.broken.values()
+            if len(found.rows):
+                logits = model(found.views["clean"].to(model.device))
+                scores[found.rows] = torch.sigmoid(logits.float()).cpu().numpy()
+    return Scored(table, scores, broken)
+
+
+def evaluate(
+    run: Run,
+    table: LabelTable,
+    images: str | os.PathLike[str],
+    threshold: float = 0.5,
+    cache: str | os.PathLike[str] | None = None,
+) -> Evaluation:
+    """The figures of a run on a table; its classes must be known to the run."""
+    classes = run.record.classes
+    missing = [name for name in classes if name not in table.classes]
+    if missing:
+        table = table.with_more_classes(missing)
+    scored = score(run, table.with_classes(classes), images, cache)
+    rows = scored.readable
+    return measure(scored.scores[rows], scored.table.dense()[rows], threshold)
+
+
+def predict(
+    run: Run, images: Sequence[Path], threshold: float = 0.5
+) -> tuple[LabelTable, list[str]]:
+    """Labels and scores for image files (or all images in folders), and what could not be read."""
+    paths: dict[str, Path] = {}
+    for path in images:
+        if path.is_dir():
+            files = ImageFiles(path)
+            paths |= {name: files.folder / name for name in files.names}
+        elif path.is_file():
+            paths[path.name if path.name not in paths else str(path)] = path
+        else:
+            raise InputError(f"{path}: there is no such image or folder")
+    if not paths:
+        raise InputError("there are no images to predict")
+    classes = run.record.classes
+    blank = np.zeros((len(paths), len(classes)), dtype=np.int8)
+    table = LabelTable(list(paths), classes, blank)
+    scored = _score(run, run.classifier(), table, list(paths.values()), None)
+    values = np.where(scored.scores >= threshold, 1, -1).astype(np.int8)
+    return _filled(scored, values), scored.broken
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A table with unknown labels filled in, and how much that was.
+
+    Args:
+        table: known labels as they were, filled ones with source ``model``, a score for each cell.
+        filled: number of unknown cells that became present or absent.
+        unknown: number of cells that were unknown before.
+        suspects: known labels that the model would have filled in the other way: image, class,
+            score; the most confident first.
+    """
+
+    table: LabelTable
+    filled: int
+    unknown: int
+    suspects: list[tuple[str, str, float]]
+
+
+def complete(
+    run: Run,
+    min_precision: float = 0.95,
+    cache: str | os.PathLike[str] | None = None,
+    note: Callable[[str], object] = lambda message: None,
+) -> Completion:
+    """Fill in the unknown labels of a run's own table.
+
+    A cell becomes present (absent) where its score passes a threshold at which that share of the
+    validation labels of its class was right. Known labels are never changed.
+    """
+    if not 0 < min_precision <= 1:
+        raise InputError(f"min_precision is {min_precision}; a share lies between 0 and 1")
+    table, settings, record = run.labels, run.settings, run.record
+    scored = score(run, table, record.images, cache)
+    _, _, val = choose_rows(table, settings)
+    val = val[scored.readable[val]]
+    thresholds = choose_thresholds(scored.scores[val], table.dense(val), min_precision)
+    silent = np.isinf(thresholds.present) & np.isinf(thresholds.absent)
+    if silent.any():
+        names = some([name for name, none in zip(table.classes, silent, strict=True) if none])
+        note(f"nothing is filled in for {count(int(silent.sum()), 'class', 'classes')}: {names}; "
+             f"too few validation labels reach {min_precision:.0%}")  # fmt: skip
+    known = table.dense()
+    values = np.where(scored.readable[:, None], thresholds.decide(np.nan_to_num(scored.scores)), 0)
+    rows, columns = np.nonzero(known * values < 0)
+    order = np.argsort(-np.abs(scored.scores[rows, columns] - 0.5), kind="stable")
+    suspects = [
+        (table.ids[int(i)], table.classes[int(j)], float(scored.scores[i, j]))
+        for i, j in zip(rows[order], columns[order], strict=True)
+    ]
+    filled = (known == 0) & (values != 0)
+    completed = _filled(scored, np.where(known != 0, known, values).astype(np.int8), known != 0)
+    return Completion(completed, int(filled.sum()), int((known == 0).sum()), suspects)
+
+
+def _filled(
+    scored: Scored, values: NDArray[np.int8], human: NDArray[np.bool_] | None = None
+) -> LabelTable:
+    """A table with these values, the scores, and the model as source but where a human spoke."""
+    table = scored.table
+    rows, columns = np.divmod(np.arange(values.size), values.shape[1])
+    keep = np.ones(values.shape, dtype=np.bool_) if human is None else human
+    keep = scored.readable[:, None] | (keep & (human is not None))
+    sources = np.full(values.size, MODEL, dtype=np.int8)
+    if human is not None:
+        sources[human.reshape(-1)] = 0
+    cells = from_triples(
+        rows,
+        columns,
+        np.where(keep, values, 0).reshape(-1).astype(np.int8),
+        values.shape,
+        scored.scores.reshape(-1),
+        sources,
+    )
+    return LabelTable.from_cells(table.ids, table.classes, cells, table.splits)

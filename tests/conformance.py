@@ -1,0 +1,141 @@
+"""What every method must be able to do; a test module of a method inherits all of it."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from partlabel import scenes
+from partlabel.checkpoint import load_state, same
+from partlabel.data import Batch
+from partlabel.labels import LabelTable
+from partlabel.methods import METHODS, Method
+from partlabel.run import load
+from partlabel.settings import make_settings
+from partlabel.training import train
+from trained import tiny_model
+
+SIZE, CLASSES = 64, 5
+
+
+class MethodConformance:
+    """Inherit, and set ``name`` (and ``options`` if the defaults do not suit a tiny training)."""
+
+    name: ClassVar[str]
+    options: ClassVar[dict[str, Any]] = {}
+    tiny: ClassVar[dict[str, Any]] = {
+        "backbone": "test_efficientnet",
+        "weights": "none",
+        "size": SIZE,
+        "epochs": 2,
+        "batch": 8,
+    }
+
+    def make(self) -> Method:
+        torch.manual_seed(0)
+        return METHODS[self.name](**self.options)
+
+    def cost(self, labels: Any, dtype: torch.dtype = torch.float32) -> tuple[float, float]:
+        """Loss and gradient norm of one batch."""
+        labels = torch.tensor(labels, dtype=torch.float32)
+        method = self.make()
+        model = tiny_model(method, labels.shape[1])
+        rows = np.arange(len(labels))
+        table = LabelTable(
+            [f"{i}" for i in rows], [f"c{j}" for j in range(labels.shape[1])], labels.numpy()
+        )
+        method.prepare(table)
+        torch.manual_seed(1)
+        shape = (len(labels), 3, SIZE, SIZE)
+        views = {view: torch.randint(0, 255, shape, dtype=torch.uint8) for view in method.views}
+        batch = Batch(torch.from_numpy(rows), labels, views, teacher=model)
+        model.train()
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
+            parts = method.loss(model, batch)
+        parts["loss"].backward()  # type: ignore[no-untyped-call]
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        assert all(bool(torch.isfinite(grad).all()) for grad in grads)
+        assert all(np.isfinite(float(part.detach())) for part in parts.values())
+        norm = float(torch.stack([grad.norm() for grad in grads]).sum()) if grads else 0.0
+        return float(parts["loss"].detach()), norm
+
+    def test_mixed_labels_have_a_gradient(self) -> None:
+        loss, norm = self.cost([[1, 0, -1, 0, 1], [0, 1, 0, -1, 0], [1, -1, -1, 1, 1]])
+        assert norm > 0
+        assert loss == loss
+
+    def test_odd_batches(self) -> None:
+        self.cost([[0, 0, 0, 0, 0]] * 3)  # nothing known
+        self.cost([[1, -1, 1, -1, 1]] * 3)  # all known
+        self.cost([[1, 0, 0, 0, 0], [0, 1, 0, 0, 0]])  # positives only
+        self.cost([[1], [0], [-1]])  # one class
+
+    def test_a_batch_of_one(self) -> None:
+        self.cost([[1, 0, -1, 0, 0]])
+
+    def test_half_precision(self) -> None:
+        self.cost([[1, 0, -1, 0, 1], [0, 1, 0, -1, 0]], torch.bfloat16)
+
+    def test_settings_are_documented_and_read(self) -> None:
+        settings = make_settings(method=self.name, options=self.options)
+        assert settings.method == self.name
+        assert (METHODS[self.name].__doc__ or "").strip()
+
+    @pytest.fixture
+    def scene(self, tmp_path: Path) -> Path:
+        scenes.write(tmp_path / "s", 40, scenes.World(CLASSES, SIZE, 0), test=0.25)
+        return tmp_path / "s"
+
+    def test_trains_saves_and_loads(self, scene: Path, tmp_path: Path) -> None:
+        labels = scene / "labels.csv"
+        run = train(
+            labels,
+            scene / "images",
+            tmp_path / "run",
+            method=self.name,
+            options=self.options,
+            **self.tiny,
+        )
+        assert run.record.finished
+        assert len(run.history()) == 2
+        scores = load(tmp_path / "run").predict(sorted((scene / "images").iterdir())[:3])
+        assert scores.shape == (3, CLASSES)
+        assert np.isfinite(scores).all()
+
+    def test_a_stopped_run_ends_in_the_same_bits(
+        self, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Stopped after each step in turn, and resumed until it is done."""
+        from partlabel import trainer
+
+        monkeypatch.setattr(trainer, "_SAVE_EVERY", 0.0)
+        call = {"method": self.name, "options": self.options, "ema": 0.9, **self.tiny}
+        train(scene / "labels.csv", scene / "images", tmp_path / "whole", **call)
+
+        class StopError(Exception):
+            pass
+
+        stops = 0
+        original = trainer.Trainer._maybe_save
+
+        def save_and_stop(self: trainer.Trainer, *, force: bool = False) -> None:
+            original(self, force=force)
+            if not force:
+                raise StopError
+
+        monkeypatch.setattr(trainer.Trainer, "_maybe_save", save_and_stop)
+        while True:
+            try:
+                train(scene / "labels.csv", scene / "images", tmp_path / "cut", resume=True, **call)
+                break
+            except StopError:
+                stops += 1
+        assert stops >= 4
+        whole, cut = (load_state(tmp_path / run / "last.safetensors") for run in ("whole", "cut"))
+        for state in (whole, cut):
+            for record in state["progress"]["history"]:
+                record.pop("images_per_second")
+        assert same(whole, cut)
+        assert same(*(load_state(tmp_path / run / "best.safetensors") for run in ("whole", "cut")))

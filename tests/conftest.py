@@ -1,0 +1,3 @@
+"""Before any test module imports timm or torchvision."""
+
+from partlabel import torchvision_shim  # noqa: F401

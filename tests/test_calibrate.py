@@ -1,0 +1,41 @@
+"""Thresholds against trying every one of them."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from partlabel.calibrate import choose_thresholds
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Any, Any, float]:
+    shape = draw(st.tuples(st.integers(0, 12), st.integers(1, 3)))
+    scores = draw(
+        hnp.arrays(np.float64, shape, elements=st.sampled_from([0.1, 0.2, 0.5, 0.7, 0.9]))
+    )
+    labels = draw(hnp.arrays(np.int64, shape, elements=st.sampled_from([-1, 0, 1])))
+    return scores, labels, draw(st.sampled_from([0.5, 0.75, 0.95, 1.0]))
+
+
+@given(cases())
+def test_what_is_called_present_or_absent_is_right_often_enough(case: Any) -> None:
+    scores, labels, precision = case
+    thresholds = choose_thresholds(scores, labels, precision)
+    decided = thresholds.decide(scores)
+    for j in range(labels.shape[1]):
+        known = labels[:, j] != 0
+        for sign in (1, -1):
+            called = known & (decided[:, j] == sign)
+            best = 0
+            for limit in np.unique(sign * scores[known, j]):
+                at = known & (sign * scores[:, j] >= limit)
+                if (labels[at, j] == sign).mean() >= precision:
+                    best = max(best, int(at.sum()))
+            crossed = best and called.sum() < best
+            if called.sum() and not crossed:
+                assert (labels[called, j] == sign).mean() >= precision
+            if not crossed:
+                assert called.sum() == best

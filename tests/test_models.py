@@ -1,0 +1,110 @@
+"""Backbones: real weights, a cut that changes nothing, and clear errors."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+import sklearn
+import timm
+import torch
+
+from partlabel.data import read_picture
+from partlabel.errors import InputError
+from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen
+from partlabel.models.heads import Linear
+from partlabel.models.weights import load_packaged
+
+PHOTOS = {
+    Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg": 652,  # military uniform
+    Path(sklearn.__file__).parent / "datasets" / "images" / "flower.jpg": 985,  # daisy
+}
+
+
+def test_known_photos_get_their_imagenet_classes() -> None:
+    model = timm.create_model(DEFAULT_BACKBONE)
+    load_packaged(model)
+    model.eval()
+    for path, label in PHOTOS.items():
+        pixels = (read_picture(path, 224)[None].float() - 127.5) / 127.5
+        with torch.inference_mode():
+            assert int(model(pixels).argmax()) == label
+
+
+def test_the_backbone_has_these_weights_and_this_normalisation() -> None:
+    model = timm.create_model(DEFAULT_BACKBONE)
+    load_packaged(model)
+    model.eval()
+    backbone = Backbone(DEFAULT_BACKBONE, "imagenet", "all", 64)
+    pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    with torch.inference_mode():
+        network: Any = model
+        expected = network.forward_features((pixels.float() - 127.5) / 127.5)
+        assert torch.allclose(backbone(pixels), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tf_efficientnet_lite0", "resnet18", "mobilenetv2_100"])
+def test_the_cut_changes_nothing(name: str) -> None:
+    torch.manual_seed(0)
+    whole = Backbone(name, "none", "nothing", 64)
+    torch.manual_seed(0)
+    cut = Backbone(name, "none", "lower", 64)
+    whole.eval()
+    cut.eval()
+    pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    maps = cut.lower_maps(pixels)
+    assert maps.shape[-1] == 4
+    assert torch.allclose(cut(maps), whole(pixels), atol=1e-5)
+    trained = sum(p.numel() for p in cut.parameters() if p.requires_grad)
+    assert 0 < trained < sum(p.numel() for p in cut.parameters())
+
+
+def test_what_is_frozen_stays_as_it_is() -> None:
+    kinds: tuple[Frozen, ...] = ("all", "lower")
+    for frozen in kinds:
+        backbone = Backbone("test_efficientnet", "none", frozen, 64)
+        model = Classifier(backbone, Linear(backbone.channels, 3), list("abc"))
+        before = {name: value.clone() for name, value in backbone.lower.state_dict().items()}
+        model.train()
+        assert not any(module.training for module in backbone.lower.modules())
+        model(torch.randint(0, 256, (4, 3, 64, 64), dtype=torch.uint8)).sum().backward()
+        after = backbone.lower.state_dict()
+        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert all(parameter.grad is None for parameter in backbone.lower.parameters())
+
+
+def test_bad_backbones(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean resnet50"):
+        Backbone("resnet_50", "none", "nothing", 64)
+    with pytest.raises(InputError, match="not a feature map"):
+        Backbone("test_vit", "none", "nothing", 160)
+    with pytest.raises(InputError, match="no such file"):
+        Backbone("resnet18", str(tmp_path / "nothing.pth"), "nothing", 64)
+    (tmp_path / "bad.pth").write_bytes(b"not weights")
+    with pytest.raises(InputError, match="not weights that can be loaded safely"):
+        Backbone("resnet18", str(tmp_path / "bad.pth"), "nothing", 64)
+    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(InputError, match="not the weights of resnet18"):
+        Backbone("resnet18", str(tmp_path / "other.pth"), "nothing", 64)
+
+
+def test_weights_from_a_file(tmp_path: Path) -> None:
+    model = timm.create_model("test_efficientnet")
+    torch.save(model.state_dict(), tmp_path / "w.pth")
+    backbone = Backbone("test_efficientnet", str(tmp_path / "w.pth"), "nothing", 64)
+    weight = backbone.upper.state_dict()["conv_stem.weight"]
+    assert torch.equal(weight, model.state_dict()["conv_stem.weight"])
+
+
+def test_pickled_code_in_weights_is_not_run(tmp_path: Path) -> None:
+    import pickle
+
+    class Evil:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (Path.touch, (tmp_path / "owned",))
+
+    with (tmp_path / "evil.pth").open("wb") as stream:
+        pickle.dump({"conv_stem.weight": Evil()}, stream)
+    with pytest.raises(InputError, match="loaded safely"):
+        Backbone("test_efficientnet", str(tmp_path / "evil.pth"), "nothing", 64)
+    assert not (tmp_path / "owned").exists()

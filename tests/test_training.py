@@ -1,0 +1,383 @@
+"""Trainings as users run them: caches, kills, bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from partlabel import LabelTable, load, read_labels, scenes, train
+from partlabel.checkpoint import load_state, same, save_state
+from partlabel.cli import main
+from partlabel.errors import InputError, JobError, PartlabelWarning
+from partlabel.methods import METHODS
+from partlabel.methods.bce import Bce
+from partlabel.run import Run
+from partlabel.scoring import complete
+from partlabel.settings import make_settings
+
+TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
+WORDS = ["--backbone", "test_efficientnet", "--weights", "none", "--size", "64", "--batch", "8"]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scene") / "s"
+    scenes.write(folder, 60, scenes.World(4, 64, 0), test=0.25)
+    return folder
+
+
+@pytest.mark.parametrize("frozen", ["all", "lower"])
+def test_cached_features_train_like_computed_ones(frozen: str, scene: Path, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"method": "bce", "frozen": frozen, "epochs": 2, **TINY}
+    images, cache = tmp_path / "images", tmp_path / "cache"
+    images.mkdir()
+    for path in (scene / "images").iterdir():
+        (images / path.name).write_bytes(path.read_bytes())
+    train(scene / "labels.csv", images, tmp_path / "a", cache=cache, **call)
+    store = next(cache.glob("*/maps"))
+    before = store.stat().st_mtime_ns
+    for path in list(images.iterdir())[:5]:
+        path.rename(images / f"renamed-{path.name}")  # found by content, whatever it is called
+    table = read_labels(scene / "labels.csv")
+    names = [
+        p.name for p in sorted(images.iterdir(), key=lambda p: p.name.removeprefix("renamed-"))
+    ]
+    renamed = LabelTable(names, table.classes, table.dense(), table.splits)
+    train(renamed, images, tmp_path / "b", cache=cache, **call)
+    assert store.stat().st_mtime_ns == before
+    scores = load(tmp_path / "a").predict(sorted((scene / "images").iterdir()))
+    assert scores.shape == (60, 4)
+
+
+def test_a_cut_off_cache_is_mended(scene: Path, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 1, **TINY}
+    train(scene / "labels.csv", scene / "images", tmp_path / "a", cache=tmp_path / "c", **call)
+    store = next((tmp_path / "c").glob("*/maps"))
+    whole = store.read_bytes()
+    store.write_bytes(whole[: len(whole) * 2 // 3 + 7])
+    train(scene / "labels.csv", scene / "images", tmp_path / "b", cache=tmp_path / "c", **call)
+    assert store.read_bytes() == whole
+    a, b = (load_state(tmp_path / run / "best.safetensors") for run in "ab")
+    assert same(a, b)
+
+
+def test_killed_processes_resume_to_the_same_bits(scene: Path, tmp_path: Path) -> None:
+    """Real processes, killed without warning at several moments."""
+    script = (
+        "import sys; from partlabel import trainer; trainer._SAVE_EVERY = 0.0;"
+        "from partlabel.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = [
+        "train",
+        str(scene / "labels.csv"),
+        "--images",
+        str(scene / "images"),
+        "--method",
+        "an",
+    ]
+    words += [
+        *WORDS,
+        "--epochs",
+        "6",
+        "--optimizer",
+        "sgd",
+        "--schedule",
+        "onecycle",
+        "--ema",
+        "0.9",
+    ]
+
+    def start(out: str) -> "subprocess.Popen[bytes]":
+        call = [sys.executable, "-c", script, *words, "--out", str(tmp_path / out), "--resume"]
+        return subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    whole = start("whole")
+    assert whole.wait() == 0
+    checkpoint = tmp_path / "cut" / "last.safetensors"
+    kills = 0
+    for delay in (0.0, 0.05, 0.15, 0.3):
+        process = start("cut")
+        seen = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        while process.poll() is None:  # until this process has saved something, then a bit more
+            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != seen:
+                time.sleep(delay)
+                break
+            time.sleep(0.005)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 2
+    last = start("cut")
+    assert last.wait() == 0
+    states = [load_state(tmp_path / run / "last.safetensors") for run in ("whole", "cut")]
+    for state in states:
+        for record in state["progress"]["history"]:
+            record.pop("images_per_second")
+    assert same(*states)
+    assert same(*(load_state(tmp_path / run / "best.safetensors") for run in ("whole", "cut")))
+    again = start("cut")  # finished: returns at once
+    assert again.wait() == 0
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(scene: Path, tmp_path: Path) -> None:
+    words = [
+        "train",
+        str(scene / "labels.csv"),
+        "--images",
+        str(scene / "images"),
+        "--method",
+        "an",
+    ]
+    call = [
+        sys.executable,
+        "-m",
+        "partlabel",
+        *words,
+        *WORDS,
+        "--epochs",
+        "500",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("epoch 2"):
+                break
+        process.send_signal(signal.SIGINT)
+        error = process.stderr.read()
+        assert process.wait() == 1
+    assert "--resume" in error
+    assert "Traceback" not in error
+    assert (tmp_path / "run" / "last.safetensors").exists()
+    with pytest.raises(InputError, match="the run is not finished"):
+        load(tmp_path / "run")
+
+
+def test_commands_from_labels_to_completion(
+    scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    hidden, run = tmp_path / "hidden.csv", tmp_path / "run"
+    assert main(["simulate", str(scene / "labels.csv"), str(hidden), "--strategy", "partial",
+                 "--proportion", "0.5", "--split", "train", "--holdout", "0.3"]) == 0  # fmt: skip
+    call = ["train", str(hidden), "--images", str(scene / "images"), "--method", "bce", "--frozen"]
+    assert (
+        main([*call, *WORDS, "--epochs", "3", "--set", "normalize=batch", "--out", str(run)]) == 0
+    )
+    assert "validation mAP" in capsys.readouterr().out
+    record = Run(run).record
+    assert (record.train_rows, record.val_rows) == (31, 14)
+    assert main([*call, *WORDS, "--out", str(run)]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert main([*call, *WORDS, "--lr", "0.5", "--epochs", "3", "--out", str(run), "--resume"]) == 2
+    assert "was started with lr = 0.001, not 0.5" in capsys.readouterr().err
+
+    figures = tmp_path / "f.json"
+    images = ["--images", str(scene / "images")]
+    assert main(["evaluate", str(run), str(scene / "labels.csv"), *images, "--split", "test",
+                 "--json", str(figures)]) == 0  # fmt: skip
+    assert "mAP" in capsys.readouterr().out
+    assert 0 <= json.loads(figures.read_text())["mAP"] <= 1
+
+    done = tmp_path / "done.csv"
+    assert main(["complete", str(run), "-o", str(done), "--min-precision", "0.8"]) == 0
+    completed, known = read_labels(done), read_labels(hidden)
+    known = known.with_classes(completed.classes)
+    assert np.array_equal(completed.dense()[known.dense() != 0], known.dense()[known.dense() != 0])
+    assert completed.known > known.known
+    assert not np.isnan(completed.scores()).any()
+
+    predicted = tmp_path / "p.csv"
+    assert main(["predict", str(run), str(scene / "images"), "-o", str(predicted)]) == 0
+    assert read_labels(predicted).shape == (60, 4)
+
+
+def test_completion_keeps_its_promise_on_validation(scene: Path, tmp_path: Path) -> None:
+    run = train(
+        scene / "labels.csv", scene / "images", tmp_path / "r", method="bce", epochs=3, **TINY
+    )
+    done = complete(run, 0.9)
+    assert done.unknown == 0
+    assert done.filled == 0
+    assert done.table.dense().tolist() == run.labels.dense().tolist()
+
+
+def test_broken_pictures_are_left_out(scene: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    for path in (scene / "images").iterdir():
+        (images / path.name).write_bytes(path.read_bytes())
+    (images / "000003.png").write_bytes(b"broken")
+    for frozen in ("nothing", "all"):
+        call: dict[str, Any] = {"method": "bce", "epochs": 1, "val": 0.3, "frozen": frozen, **TINY}
+        with pytest.warns(PartlabelWarning, match=r"left out: .*000003\.png"):
+            run = train(
+                scene / "labels.csv", images, tmp_path / frozen, cache=tmp_path / "c", **call
+            )
+        assert len(run.record.broken) == 1
+        with pytest.raises(InputError, match="cannot be decoded"):
+            train(scene / "labels.csv", images, tmp_path / "x", strict=True, **call)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_loss_that_is_no_number_stops_and_names_images(scene: Path, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"method": "bce", "epochs": 5, "lr": 1e30, "optimizer": "sgd", **TINY}
+    with pytest.raises(JobError, match=r"the loss became (nan|inf) in epoch .*\.png"):
+        train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "bec"}, "did you mean 'bce'"),
+        ({"epoch": 3}, "did you mean 'epochs'"),
+        ({"epochs": 0}, "epochs = 0"),
+        ({"optimizer": "adamm"}, "optimizer = 'adamm'"),
+        ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"options": {"normalise": "batch"}}, "did you mean 'normalize'"),
+        ({"options": {"normalize": "batches"}}, "--set normalize=batches"),
+        ({"split": "trian"}, "did you mean 'train'"),
+        ({"val_split": "hold"}, "no split 'hold'"),
+    ],
+)
+def test_bad_settings(change: dict[str, Any], message: str, scene: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        train(scene / "labels.csv", scene / "images", tmp_path / "r", **{**TINY, **change})
+    assert not (tmp_path / "r").exists()
+
+
+def test_bad_data(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv")
+    more = table.merge(LabelTable(["gone.png"], table.classes, [[1, 1, 1, 1]], ["train"]))
+    with pytest.raises(InputError, match=r"1 image of the label file not found: 'gone\.png'"):
+        train(more, scene / "images", tmp_path / "r", method="bce", **TINY)
+    empty = table.with_more_classes(["unicorn"])
+    with pytest.raises(InputError, match="'unicorn'; 1 class cannot be learned"):
+        train(empty, scene / "images", tmp_path / "r", method="bce", **TINY)
+    assert not (tmp_path / "r").exists()
+    run = train(
+        empty, scene / "images", tmp_path / "r", method="bce", epochs=1, drop_empty=True, **TINY
+    )
+    assert run.record.classes == list(table.classes)
+
+
+def test_bad_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no run here"):
+        load(tmp_path)
+    for content, message in [
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"version": 99}', "a run of version 99"),
+        ('{"version": 1, "more": 1}', "damaged"),
+    ]:
+        (tmp_path / "run.json").write_text(content)
+        with pytest.raises(InputError, match=message):
+            load(tmp_path)
+
+
+def test_missing_parts_of_a_run_are_named(scene: Path, tmp_path: Path) -> None:
+    train(scene / "labels.csv", scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
+    good = (tmp_path / "r" / "best.safetensors").read_bytes()
+    (tmp_path / "r" / "best.safetensors").write_bytes(good[:100])
+    with pytest.raises(InputError, match=r"best\.safetensors: not a checkpoint"):
+        load(tmp_path / "r")
+    (tmp_path / "r" / "best.safetensors").unlink()
+    with pytest.raises(InputError, match=r"best\.safetensors is missing"):
+        load(tmp_path / "r")
+
+
+def test_validation_without_evidence_keeps_the_last_epoch(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv").split("train")
+    positives = table.with_cells(table.cells.where(table.cells.values == 1))
+    run = train(positives, scene / "images", tmp_path / "r", method="an", epochs=3, **TINY)
+    assert run.record.best_val_mAP is None
+    assert run.record.best_epoch == 3
+
+
+def test_states_survive_a_file(tmp_path: Path) -> None:
+    state = {
+        "a": torch.arange(3),
+        "b": [1, 2.5, None, "x", {"c": torch.zeros(2, dtype=torch.bfloat16)}],
+        "numbers": {0: {"step": torch.tensor(1.0)}, 1: {}},
+        "inf": float("-inf"),
+    }
+    save_state(tmp_path / "s", state)
+    assert same(load_state(tmp_path / "s"), state)
+    shared = torch.zeros(4)
+    save_state(tmp_path / "s", {"x": shared, "y": shared[1:]})
+    assert load_state(tmp_path / "s")["y"].shape == (3,)
+
+
+def test_settings_of_a_method_win_over_the_usual_ones_and_lose_to_the_users() -> None:
+    class Own(Bce):
+        defaults: ClassVar = {"lr": 0.5, "optimizer": "sgd"}
+
+    METHODS["own"] = Own
+    try:
+        assert make_settings(method="own").lr == 0.5
+        assert make_settings(method="own", lr=0.25).lr == 0.25
+        assert make_settings(method="own").optimizer == "sgd"
+    finally:
+        del METHODS["own"]
+
+
+def test_bench(scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        f"""
+labels: {os.path.relpath(scene / "labels.csv", tmp_path)}
+images: {scene / "images"}
+strategies:
+  - strategy: single-positive
+  - {{strategy: partial, proportions: [0.5]}}
+seeds: [0, 1]
+settings: {{backbone: test_efficientnet, weights: none, size: 64, frozen: all, epochs: 1}}
+choose: {{lr: [0.001, 0.01]}}
+methods:
+  - {{name: AN, method: an}}
+  - {{name: all labels, method: bce, labels: full}}
+"""
+    )
+    call = ["bench", str(spec), "-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    assert main(call) == 0
+    text = capsys.readouterr().out
+    assert "| mAP | single-positive | partial 50% | full |" in text
+    lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 2 + 2
+    assert main(call) == 2
+    start = time.monotonic()
+    assert main([*call, "--resume"]) == 0  # everything is done
+    assert time.monotonic() - start < 2
+    assert (tmp_path / "out" / "results.csv").read_text().splitlines() == lines
+    # the test split is not in what a method was given
+    run = next((tmp_path / "out" / "cells").glob("AN-single-*-seed1-*"))
+    assert set(Run(run / "run").labels.splits or []) == {"train", "holdout"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("methods: []\nlabel: x", "label"),
+        ("methods: [{name: a, method: bec}]", "did you mean 'bce'"),
+        ("methods: [{name: a, method: bce}, {name: a, method: an}]", "the same name"),
+        ("methods: [{name: a, method: bce, settings: {lrr: 1}}]", "did you mean 'lr'"),
+        ("methods: 3", "methods"),
+        ("methods: [", "not a spec"),
+    ],
+)
+def test_bad_specs(
+    change: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.yaml").write_text(f"labels: a\nimages: b\nstrategies: []\n{change}\n")
+    assert main(["bench", str(tmp_path / "s.yaml"), "-o", str(tmp_path / "o")]) == 2
+    assert message in capsys.readouterr().err

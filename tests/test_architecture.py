@@ -27,7 +27,7 @@ ROOMS = [
     {"watching", "trainer"},
     {"training", "calibrate"},
     {"scoring"},
-    {"bench"},
+    {"bench", "report"},
     {"demo"},
     {"cli_training"},
     {"cli"},

@@ -206,16 +206,6 @@ def test_scenes(tmp_path: Path) -> None:
     assert main(call) == 2
 
 
-def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
-    text = out(capsys)
-    assert "merged.csv: 600 images x 8 classes, 54.2% of labels known, 0 conflicts" in text
-    assert (tmp_path / "demo" / "merged.png").exists()
-    again = read_labels(tmp_path / "demo" / "team-a.csv").with_splits(None)
-    again = again.merge(read_labels(tmp_path / "demo" / "team-b.json"))
-    assert again == read_labels(tmp_path / "demo" / "merged.csv").with_splits(None)
-
-
 def test_warnings_are_told(
     labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel import LabelTable, load, read_labels, scenes, train
+from partlabel import LabelTable, load, read_labels, scenes, simulate, train
 from partlabel.checkpoint import load_state, same, save_state
 from partlabel.cli import main
 from partlabel.errors import InputError, JobError, PartlabelWarning
 from partlabel.methods import METHODS
 from partlabel.methods.bce import Bce
+from partlabel.report import build as build_report
 from partlabel.run import Run
 from partlabel.scoring import complete
 from partlabel.settings import make_settings
@@ -55,6 +56,44 @@ def test_cached_features_train_like_computed_ones(frozen: str, scene: Path, tmp_
     assert store.stat().st_mtime_ns == before
     scores = load(tmp_path / "a").predict(sorted((scene / "images").iterdir()))
     assert scores.shape == (60, 4)
+
+
+def test_cached_pixels_change_nothing(scene: Path, tmp_path: Path) -> None:
+    for name, cached in (("a", False), ("b", True), ("c", True)):
+        call: dict[str, Any] = {"method": "bce", "epochs": 1, "cache_pixels": cached, **TINY}
+        train(scene / "labels.csv", scene / "images", tmp_path / name, cache=tmp_path / "x", **call)
+    states = [load_state(tmp_path / run / "best.safetensors") for run in "abc"]
+    assert same(states[0], states[1])
+    assert same(states[1], states[2])
+    store = next((tmp_path / "x").glob("pixels-64/maps"))
+    assert store.stat().st_size == 45 * 3 * 64 * 64
+
+
+def test_report(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv")
+    hidden = simulate.hide(table, "partial", 0.4, split="train", holdout=0.3)
+    train(hidden, scene / "images", tmp_path / "<r>", method="bce", epochs=2, **TINY)
+    path = build_report(Run(tmp_path / "<r>"))
+    page = path.read_text()
+    assert "&lt;r&gt;" in page  # escaped
+    assert page.count("data:image/jpeg") == 18
+    assert page.count("<svg") >= 3
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "")
+    assert all(name in page for name in table.classes)
+    assert path.read_text() == build_report(Run(tmp_path / "<r>")).read_text()
+
+
+def test_frozen_backbones_have_no_strong_views(scene: Path, tmp_path: Path) -> None:
+    class Strong(Bce):
+        views = ("weak", "strong")
+
+    METHODS["strong"] = Strong
+    call: dict[str, Any] = {"method": "strong", "frozen": "all", **TINY}
+    try:
+        with pytest.raises(InputError, match="needs strong views"):
+            train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
+    finally:
+        del METHODS["strong"]
 
 
 def test_a_cut_off_cache_is_mended(scene: Path, tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def scenes(
 def demo(
     out: Annotated[Path, typer.Option(help="A new folder for what is made.")] = Path("demo"),
 ) -> None:
-    """Show it all on generated pictures: labels hidden, merged, inspected."""
+    """Show it all on generated pictures, in two minutes: merge, hide, train, complete, report."""
     from partlabel import demo as demonstration
 
     demonstration.run(out)

@@ -51,6 +51,8 @@ def train(
     strict: Annotated[bool, _option("--strict", help="An unreadable image is an error, before training.")] = False,
     drop_empty: Annotated[bool, _option("--drop-empty", help="Leave out classes that no training image is known to have.")] = False,
     workers: Annotated[Optional[int], _option(help="Processes that decode images. [0]")] = None,  # noqa: UP045
+    cache_pixels: Annotated[bool, _option("--cache-pixels", help="Keep decoded pictures on disk; worth it for large photos and many epochs.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to RUN/tensorboard.")] = False,
     options: Annotated[Optional[list[str]], typer.Option("--set", help="key=value: a setting of the method; may be repeated.")] = None,  # noqa: UP045
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     cache: Cache = None,
@@ -93,11 +95,12 @@ def train(
         "strict": strict or None,
         "drop_empty": drop_empty or None,
         "workers": workers,
+        "cache_pixels": cache_pixels or None,
         "options": dict(_pair(text) for text in options or []),
     }
     table = formats.read_labels(labels, format, unlisted)
     settings = {name: value for name, value in given.items() if value is not None}
-    run = fit(table, images, out, resume=resume, cache=cache, **settings)
+    run = fit(table, images, out, resume=resume, cache=cache, tensorboard=tensorboard, **settings)
     record = run.record
     found = "nothing to validate on" if record.best_val_mAP is None else (
         f"validation mAP {100 * record.best_val_mAP:.2f}"
@@ -191,6 +194,15 @@ def complete(
     _write(done.table, out, to)
 
 
+def report(run: RunFolder, cache: Cache = None) -> None:
+    """Write RUN/report.html: curves, classes, scores, and sample images; one file to send around."""
+    from partlabel.report import build
+    from partlabel.run import Run
+    from partlabel.terminal import say
+
+    say(f"wrote {build(Run(run), cache)}")
+
+
 def bench(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="What to compare.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and results.")],
@@ -239,5 +251,5 @@ def _plain(value: Any) -> Any:
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (train, evaluate, predict, complete, bench):
+    for command in (train, evaluate, predict, complete, report, bench):
         app.command()(command)

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,6 @@ from partlabel.data import Inputs, Pictures, Rows, in_batches
 from partlabel.errors import InputError, JobError, count
 from partlabel.models import Backbone
 
-HALF = np.dtype(np.float16)
 _DIGEST = 16  # bytes of a content hash
 
 
@@ -39,16 +39,17 @@ def content_key(path: Path) -> bytes:
 
 
 class MapStore:
-    """Records of one shape in half precision, each under a key.
+    """Records of one shape and kind, each under a key.
 
     Args:
         folder: where ``maps`` and ``keys`` lie; made if it does not exist.
         shape: of a record, such as [D, H, W].
+        kind: of its numbers: half precision for features, bytes for pixels.
     """
 
-    def __init__(self, folder: Path, shape: tuple[int, ...]) -> None:
-        self.folder, self.shape = folder, shape
-        self.size = int(np.prod(shape)) * HALF.itemsize
+    def __init__(self, folder: Path, shape: tuple[int, ...], kind: type = np.float16) -> None:
+        self.folder, self.shape, self.kind = folder, shape, np.dtype(kind)
+        self.size = int(np.prod(shape)) * self.kind.itemsize
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name in ("maps", "keys"):
@@ -64,7 +65,7 @@ class MapStore:
         return {keys[i * _DIGEST : (i + 1) * _DIGEST]: i for i in range(number)}
 
     @contextmanager
-    def appending(self) -> Iterator[Callable[[Sequence[bytes], NDArray[np.float16]], None]]:
+    def appending(self) -> Iterator[Callable[[Sequence[bytes], NDArray[Any]], None]]:
         """Give a function that appends records; one process at a time."""
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -76,7 +77,7 @@ class MapStore:
                 maps.seek(0, os.SEEK_END)
                 keys.seek(0, os.SEEK_END)
 
-                def append(new: Sequence[bytes], records: NDArray[np.float16]) -> None:
+                def append(new: Sequence[bytes], records: NDArray[Any]) -> None:
                     maps.write(records.tobytes())
                     maps.flush()
                     keys.write(b"".join(new))
@@ -86,24 +87,24 @@ class MapStore:
 
                 yield append
 
-    def maps(self) -> NDArray[np.float16]:
+    def maps(self) -> NDArray[Any]:
         """[n, *shape] all records, memory-mapped."""
         if not self.places:
-            return np.empty((0, *self.shape), dtype=HALF)
+            return np.empty((0, *self.shape), dtype=self.kind)
         shape = (len(self.places), *self.shape)
-        return np.memmap(self.folder / "maps", dtype=HALF, mode="r", shape=shape)
+        return np.memmap(self.folder / "maps", dtype=self.kind, mode="r", shape=shape)
 
 
 class CachedMaps:
     """Cached maps of some pictures, as batches for a model.
 
     Args:
-        maps: [m, *shape] memory-mapped records.
+        maps: [m, *shape] memory-mapped records in half precision.
         places: [n] the record of each picture, -1 if the picture is broken.
         pooled: keep only the mean of each map, in memory.
     """
 
-    def __init__(self, maps: NDArray[np.float16], places: Rows, *, pooled: bool) -> None:
+    def __init__(self, maps: NDArray[Any], places: Rows, *, pooled: bool) -> None:
         self.maps, self.places = maps, places
         self.means = self._pool() if pooled else None
 
@@ -153,29 +154,59 @@ def cached_maps(
         blank = torch.zeros((1, 3, backbone.size, backbone.size), dtype=torch.uint8)
         shape = tuple(backbone.lower_maps(blank.to(device)).shape[1:])
     store = MapStore(cache / f"{name}-{_fingerprint(backbone)}", shape)
+    backbone.eval()
+
+    def compute(seen: Tensor) -> NDArray[Any]:
+        with torch.inference_mode():
+            return np.asarray(backbone.lower_maps(seen.to(device)).half().cpu().numpy())
+
+    places = _fill(store, pictures, compute, batch, workers, progress, broken)
+    return CachedMaps(store.maps(), places, pooled=pooled)
+
+
+def cache_pixels(
+    pictures: Pictures,
+    cache: Path,
+    workers: int = 0,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> None:
+    """Decode all pictures into a store on disk, and let ``pictures`` read from there."""
+    store = MapStore(cache / f"pixels-{pictures.size}", (3, pictures.size, pictures.size), np.uint8)
+    places = _fill(store, pictures, lambda seen: np.asarray(seen.numpy()), 32, workers, progress)
+    pictures.decoded, pictures.places = store.maps(), places
+
+
+def _fill(
+    store: MapStore,
+    pictures: Pictures,
+    compute: Callable[[Tensor], NDArray[Any]],
+    batch: int,
+    workers: int,
+    progress: Callable[[int, int], object],
+    broken: Callable[[str], object] = lambda message: None,
+) -> Rows:
+    """Compute the records that are missing; returns [n] the record of each picture, -1 if none."""
     keys = [content_key(path) for path in pictures.paths]
     missing = np.array([i for i, one in enumerate(keys) if one not in store.places], dtype=np.int64)
     if len(missing):
         _check_room(store, len(missing))
-        backbone.eval()
         done = 0
-        with store.appending() as append, torch.inference_mode():
+        with store.appending() as append:
             missing = np.array([i for i in missing if keys[i] not in store.places], dtype=np.int64)
             parts = in_batches(missing, batch)
             for found in pictures.batches(parts, ("clean",), workers=workers):
-                maps = backbone.lower_maps(found.views["clean"].to(device))
                 fresh: dict[bytes, int] = {}  # the same picture may come twice
                 for i, row in enumerate(found.rows):
                     if keys[row] not in store.places:
                         fresh.setdefault(keys[row], i)
-                half = maps.half().cpu().numpy()
-                append(list(fresh), np.ascontiguousarray(half[list(fresh.values())]))
+                if fresh:
+                    records = compute(found.views["clean"])[list(fresh.values())]
+                    append(list(fresh), np.ascontiguousarray(records))
                 for message in found.broken.values():
                     broken(message)
                 done += len(found.rows) + len(found.broken)
                 progress(done, len(missing))
-    places = np.array([store.places.get(one, -1) for one in keys], dtype=np.int64)
-    return CachedMaps(store.maps(), places, pooled=pooled)
+    return np.array([store.places.get(one, -1) for one in keys], dtype=np.int64)
 
 
 def _fingerprint(backbone: Backbone) -> str:

@@ -11,9 +11,9 @@ from partlabel.settings import Settings
 Groups = list[dict[str, Any]]
 
 _OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {
-    "sgd": lambda groups, s: torch.optim.SGD(groups, lr=s.lr, momentum=s.momentum),
-    "adam": lambda groups, s: torch.optim.Adam(groups, lr=s.lr),
-    "adamw": lambda groups, s: torch.optim.AdamW(groups, lr=s.lr),
+    "sgd": lambda groups, s: torch.optim.SGD(groups, lr=s.lr, momentum=s.momentum, fused=True),
+    "adam": lambda groups, s: torch.optim.Adam(groups, lr=s.lr, fused=True),
+    "adamw": lambda groups, s: torch.optim.AdamW(groups, lr=s.lr, fused=True),
     "rmsprop": lambda groups, s: torch.optim.RMSprop(groups, lr=s.lr),
 }
 
@@ -29,7 +29,7 @@ def make_optimizer(
     decayed: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
     for parameter in parameters:
-        is_vector = parameter.ndim <= 1 and not settings.decay_all
+        is_vector = parameter.ndim <= 1 and not settings.decay_all and settings.weight_decay > 0
         (plain if is_vector else decayed).append(parameter)
     groups = [
         {"params": decayed, "lr": lr, "weight_decay": settings.weight_decay},

@@ -41,6 +41,7 @@ class Settings(BaseModel):
     strict: bool = False
     drop_empty: bool = Field(False, description="Leave out classes without a present label.")
     workers: int = Field(0, ge=0)
+    cache_pixels: bool = Field(False, description="Keep decoded pictures on disk.")
 
 
 def make_settings(**given: Any) -> Settings:

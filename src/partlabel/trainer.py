@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partlabel.checkpoint import load_state, save_state
-from partlabel.data import Batch, Inputs, Rows, in_batches
+from partlabel.data import Batch, Inputs, Rows, in_batches, seed_generator
 from partlabel.errors import JobError, some
 from partlabel.labels import LabelTable
 from partlabel.methods import Method, Stage
@@ -33,6 +33,7 @@ from partlabel.schedule import factor
 from partlabel.settings import Settings
 
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at the least
+_SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, a byte each
 _PLATEAU = 0.5  # what a plateau of validation does to the learning rate
 
 
@@ -56,6 +57,9 @@ class Watcher(Protocol):
 
     def end(self, record: dict[str, Any]) -> None:
         """An epoch is over."""
+
+    def saved(self, history: list[dict[str, Any]]) -> None:
+        """A checkpoint was written, after these epochs."""
 
     def warn(self, message: str) -> None:
         """Something the user should know."""
@@ -133,6 +137,8 @@ class Trainer:
         ema = settings.ema if settings.ema is not None else method.ema
         self.ema, self.teacher = ema, None if ema is None else _frozen_copy(model)
         self.id_keys = keys(train.table.ids)[train.rows]
+        small = math.prod(train.table.shape) <= _SMALL_TABLE
+        self.labels = torch.from_numpy(train.table.dense()) if small else None
         self.progress = Progress()
         self.best_weights: dict[str, Tensor] = {}
         self.broken: dict[int, str] = {}
@@ -161,6 +167,7 @@ class Trainer:
         if place.step == 0:
             told = self.method.before_epoch(place.epoch, self._predict_training)
             place.sums = {f"+{name}": value for name, value in told.items()}
+        self.objective.train()
         start, seen = time.monotonic(), 0
         for batch in self._batches(batches[place.step :], place.epoch):
             moment = (place.stage_epoch * len(batches) + place.step) / max(
@@ -181,10 +188,9 @@ class Trainer:
         place, settings = self.progress, self.settings
         if not len(batch):
             return
-        torch.manual_seed(key(settings.seed, "step", place.total_steps))
+        seed_generator(key(settings.seed, "step", place.total_steps))
         rate = factor(settings.schedule, moment, settings.lr_warmup) * place.rate
         set_rate(self.optimizer, rate)
-        self.objective.train()
         with self.fabric.autocast():
             parts = self.objective(batch)
         values = {name: float(part.detach()) for name, part in parts.items()}
@@ -251,10 +257,14 @@ class Trainer:
         views, workers = self.method.views, self.settings.workers
         for found in self.train_set.inputs.batches(rows, views, epoch, workers):
             self._note_broken(found)
-            labels = torch.from_numpy(self.train_set.table.dense(found.rows)).float()
+            at = torch.from_numpy(found.rows)
+            if self.labels is not None:
+                labels = self.labels[at]
+            else:
+                labels = torch.from_numpy(self.train_set.table.dense(found.rows))
             yield Batch(
-                torch.from_numpy(found.rows).to(self.fabric.device),
-                labels.to(self.fabric.device),
+                at.to(self.fabric.device),
+                labels.to(self.fabric.device, torch.float32),
                 {name: view.to(self.fabric.device) for name, view in found.views.items()},
                 self.teacher,
             )
@@ -297,6 +307,7 @@ class Trainer:
             "teacher": {} if self.teacher is None else trained_weights(self.teacher),
         }
         save_state(self.checkpoint, state)
+        self.watcher.saved(self.progress.history)
         self._saved = time.monotonic()
 
     def _restore(self) -> None:
@@ -331,16 +342,17 @@ def gather(
     return np.concatenate([scores for _, scores in parts]), rows
 
 
-def trained_weights(model: nn.Module) -> dict[str, Tensor]:
+def trained_weights(model: Classifier) -> dict[str, Tensor]:
     """A copy of the weights, without those of the frozen part of the backbone."""
+    parts = {"backbone.upper.": model.backbone.upper, "head.": model.head}
     return {
-        name: value.detach().clone()
-        for name, value in model.state_dict().items()
-        if not name.startswith("backbone.lower.")
+        prefix + name: value.detach().clone()
+        for prefix, part in parts.items()
+        for name, value in part.state_dict().items()
     }
 
 
-def _frozen_copy(model: Classifier) -> nn.Module:
+def _frozen_copy(model: Classifier) -> Classifier:
     teacher = copy.deepcopy(model).eval()
     for parameter in teacher.parameters():
         parameter.requires_grad_(False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from partlabel.checkpoint import save_state
 from partlabel.data import Pictures
 from partlabel.errors import FileError, InputError, count, some
-from partlabel.features import cached_maps, default_cache
+from partlabel.features import cache_pixels, cached_maps, default_cache
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles, unreadable
 from partlabel.labels import LabelTable
@@ -34,6 +34,7 @@ def train(
     *,
     resume: bool = False,
     cache: str | os.PathLike[str] | None = None,
+    tensorboard: bool = False,
     **settings: Any,
 ) -> Run:
     """Train a classifier.
@@ -43,7 +44,8 @@ def train(
         images: the folder of the images.
         out: the folder of the run; must not exist, or be empty.
         resume: go on with a run that was stopped; a finished one is returned as it is.
-        cache: where feature maps are kept (with ``frozen``).
+        cache: where feature maps and decoded pixels are kept.
+        tensorboard: also log to ``out/tensorboard``.
         settings: see :class:`Settings`: ``method="em"``, ``frozen="all"``, ``lr=1e-3``...
 
     Returns:
@@ -73,7 +75,7 @@ def train(
             save_state(run.folder / "backbone.safetensors", weights)
         run.write(record)
     method.prepare(table.subset(train_rows))
-    with watch(run.folder) as watcher:
+    with watch(run, tensorboard=tensorboard) as watcher:
         _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)
     return run
 
@@ -91,6 +93,11 @@ def _fit(
     cache: str | os.PathLike[str] | None,
     watcher: Watcher,
 ) -> None:
+    if settings.frozen != "nothing" and "strong" in method.views:
+        raise InputError(
+            f"the method '{settings.method}' needs strong views, which are not in the cache of a "
+            "frozen backbone; leave out --frozen and --unfreeze"
+        )
     rows = np.concatenate([train_rows, val_rows])
     part = table.subset(rows)
     files = [paths[int(row)] for row in rows]
@@ -110,7 +117,6 @@ def _fit(
     )
     done = trainer.fit()
     save_state(run.folder / "best.safetensors", trained_weights(model))
-    run.write_log(done.history)
     record.broken = broken + [trainer.broken[row] for row in sorted(trainer.broken)]
     record.finished, record.best_epoch = True, done.best_epoch + 1
     record.best_val_mAP = done.best if np.isfinite(done.best) else None
@@ -187,14 +193,18 @@ def make_inputs(
         broken: is told about pictures that cannot be decoded, if that is found out here.
     """
     pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
+    folder = Path(cache) if cache is not None else default_cache()
     if settings.frozen == "nothing":
+        if settings.cache_pixels:
+            with progress("decoding") as bar:
+                cache_pixels(pictures, folder, settings.workers, bar)
         return pictures
     with progress("computing features") as bar:
         return cached_maps(
             model.backbone,
             settings.backbone,
             pictures,
-            Path(cache) if cache is not None else default_cache(),
+            folder,
             pooled=settings.frozen == "all" and not getattr(model.head, "needs_maps", True),
             workers=settings.workers,
             progress=bar,

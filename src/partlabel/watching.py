@@ -9,15 +9,16 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from partlabel.errors import PartlabelWarning
+from partlabel.errors import InputError, PartlabelWarning
+from partlabel.run import Run
 from partlabel.terminal import console
 
 
 class Display:
     """Tells a training's progress on standard error."""
 
-    def __init__(self, bar: Progress) -> None:
-        self.bar = bar
+    def __init__(self, bar: Progress, run: Run, board: Any) -> None:
+        self.bar, self.run, self.board = bar, run, board
         self.whole = bar.add_task("epochs", total=None)
         self.part = bar.add_task("", total=None)
         self.steps = 1
@@ -43,6 +44,13 @@ class Display:
             for name, value in record.items()
         ]  # fmt: skip
         self.bar.console.print("  ".join(words))
+        if self.board is not None:
+            for name, value in record.items():
+                self.board.add_scalar(name, value, record["epoch"])
+
+    def saved(self, history: list[dict[str, Any]]) -> None:
+        """Keeps the log as far as the checkpoint."""
+        self.run.write_log(history)
 
     def warn(self, message: str) -> None:
         """Something the user should know."""
@@ -50,15 +58,31 @@ class Display:
 
 
 @contextmanager
-def watch(folder: Path) -> Iterator[Display]:
-    """Show the training of a run while the block runs."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ) as bar:
-        yield Display(bar)
+def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Display]:
+    """Show the training of a run while the block runs, and keep its log."""
+    board = _board(run.folder) if tensorboard else None
+    try:
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        ) as bar:
+            yield Display(bar, run, board)
+    finally:
+        if board is not None:
+            board.close()
+
+
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError(
+            "--tensorboard needs another package: pip install 'partlabel[track]'"
+        ) from error
+    writer: Any = SummaryWriter
+    return writer(folder / "tensorboard")

@@ -52,6 +52,7 @@ class Backbone(nn.Module):
             self.lower, self.upper = _split(name, network, size)
         for parameter in self.lower.parameters():
             parameter.requires_grad_(False)
+        self.lower.eval()
         self.channels = self._probe(name)
 
     def _probe(self, name: str) -> int:
@@ -67,8 +68,8 @@ class Backbone(nn.Module):
 
     def train(self, mode: bool = True) -> "Backbone":
         """Frozen layers never leave evaluation mode."""
-        super().train(mode)
-        self.lower.eval()
+        self.training = mode
+        self.upper.train(mode)
         return self
 
     def lower_maps(self, pictures: Tensor) -> Tensor:

@@ -1,0 +1,86 @@
+"""What the trainer costs over a bare PyTorch loop with the same model, loss and inputs."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.report import tell
+from partlabel import losses, scenes
+from partlabel.data import Pictures, in_batches
+from partlabel.features import cached_maps
+from partlabel.methods.bce import Bce
+from partlabel.models import Backbone, Classifier
+from partlabel.settings import make_settings
+from partlabel.trainer import Examples, InputSource, Trainer
+
+IMAGES, SIZE, BATCH, ROUNDS = 640, 96, 32, 5
+
+
+class Silent:
+    """A watcher that does not watch."""
+
+    def begin(self, *_: Any) -> None:
+        """Nothing."""
+
+    step = end = saved = warn = begin
+
+
+def _model(frozen: Any) -> Classifier:
+    torch.manual_seed(0)
+    backbone = Backbone("tf_efficientnet_lite0", "imagenet", frozen, SIZE)
+    return Classifier(backbone, Bce().head(backbone.channels, 20), scenes.CLASSES[:20])
+
+
+def _bare(model: Classifier, inputs: InputSource, labels: torch.Tensor, epochs: int) -> None:
+    """The loop one would write by hand."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=1e-3, fused=True)  # as ours
+    for epoch in range(epochs):
+        model.train()
+        rows = in_batches(np.random.default_rng(epoch).permutation(len(labels)), BATCH)
+        for found in inputs.batches(rows, ("weak",), epoch):
+            loss = losses.bce(model(found.views["weak"]), labels[torch.from_numpy(found.rows)])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
+def _compare(what: str, frozen: Any, epochs: int, limit: float, folder: Path, table: Any) -> None:
+    paths = [folder / "images" / name for name in table.ids]
+    pictures = Pictures(list(table.ids), paths, SIZE, seed=0)
+    inputs: InputSource = pictures
+    if frozen == "all":
+        backbone = _model("all").backbone
+        inputs = cached_maps(backbone, "lite0", pictures, folder / "cache", pooled=True)
+    labels = torch.from_numpy(table.dense()).float()
+    settings = make_settings(method="bce", epochs=epochs, batch=BATCH, size=SIZE, frozen=frozen)
+    rows = np.arange(len(table))
+    ratios = []
+    for number in range(ROUNDS):
+        model = _model(frozen)
+        start = time.perf_counter()
+        _bare(model, inputs, labels, epochs)
+        bare = time.perf_counter() - start
+        # no validation images: a bare loop has none either
+        train, val = Examples(table, inputs, rows), Examples(table, inputs, rows[:0])
+        trainer = Trainer(
+            _model(frozen), Bce(), train, val, settings, folder / f"{frozen}{number}", Silent()
+        )
+        start = time.perf_counter()
+        trainer.fit()
+        ratios.append((time.perf_counter() - start) / bare)
+    middle = float(np.median(ratios))
+    tell(f"trainer / bare loop, {what}", f"{middle:.3f}", f"<= {limit}", middle <= limit)
+
+
+def run() -> None:
+    """Both on a backbone that trains and on cached features."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "s"
+        table = scenes.write(folder, IMAGES, scenes.World(20, SIZE, 0))
+        _compare("the backbone trains", "nothing", 1, 1.05, folder, table)
+        _compare("cached features", "all", 30, 1.15, folder, table)

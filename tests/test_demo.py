@@ -1,0 +1,29 @@
+"""The tour, on fewer pictures than it has."""
+
+from pathlib import Path
+
+import pytest
+
+from partlabel import demo, read_labels
+from partlabel.cli import main
+from partlabel.scenes import World
+
+
+def test_demo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "COUNT", 80)
+    monkeypatch.setattr(demo, "WORLD", World(classes=4, size=64, seed=0))
+    tiny = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "epochs": 1}
+    monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | tiny)
+    folder = tmp_path / "demo"
+    assert main(["demo", "--out", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "points of mAP" in text
+    assert f"Look at {folder}/run-an/report.html" in text.replace("\n", "")
+    for name in ("completed.png", "run-an/report.html", "completed.csv"):
+        assert (folder / name).stat().st_size > 1000
+    teams = read_labels(folder / "team-a.csv").with_splits(None)
+    merged = teams.merge(read_labels(folder / "team-b.json"))
+    assert merged == read_labels(folder / "merged.csv").with_splits(None)
+    assert main(["demo", "--out", str(folder)]) == 2

@@ -40,6 +40,19 @@ def make_optimizer(
     return _OPTIMIZERS[settings.optimizer](groups, settings)
 
 
+def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a saved state, laid out in memory as the parameters are.
+
+    A fused kernel walks over a parameter and its moments side by side, and does not ask whether one
+    is channels-last and the other, fresh from a file, is not.
+    """
+    optimizer.load_state_dict(state)
+    for parameter, moments in optimizer.state.items():
+        for name, value in moments.items():
+            if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+                moments[name] = torch.empty_like(parameter).copy_(value)
+
+
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Set every group's learning rate to a factor of its base."""
     for group in optimizer.param_groups:

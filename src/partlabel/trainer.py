@@ -27,7 +27,7 @@ from partlabel.labels import LabelTable
 from partlabel.methods import Method, Stage
 from partlabel.metrics import evaluate
 from partlabel.models import Classifier
-from partlabel.optimizers import make_optimizer, set_rate
+from partlabel.optimizers import make_optimizer, restore, set_rate
 from partlabel.randomness import key, keys, uniform
 from partlabel.schedule import factor
 from partlabel.settings import Settings
@@ -320,7 +320,7 @@ class Trainer:
             self.teacher.load_state_dict(state["teacher"], strict=False)
         if self.progress.stage < len(self.stages):
             self._start_stage()
-            self.optimizer.load_state_dict(state["optimizer"])
+            restore(self.optimizer, state["optimizer"])
 
 
 def _training_batches(rows: Rows, size: int) -> list[Rows]:

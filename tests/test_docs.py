@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from partlabel import LabelTable, scenes, write_labels
+from partlabel.bench import read_spec
 from partlabel.cli import main
 from partlabel.errors import PartlabelWarning
 
@@ -19,6 +20,7 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 @pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     Path("photos").mkdir()
     write_labels(scenes.make(20, 4, 8, test=0.25).labels, "full.csv")
     write_labels(LabelTable(["a.jpg", "d.jpg"], ["cow"], [[1], [-1]]), "more-labels.csv")
@@ -26,6 +28,9 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for language, text in BLOCK.findall(page.read_text()):
         if language == "csv":
             Path("labels.csv").write_text(text)
+        elif language == "yaml":
+            Path("spec.yaml").write_text(text)
+            read_spec(Path("spec.yaml"))
         elif language == "python":
             exec(compile(text, str(page), "exec"), space)
         elif language == "sh":

@@ -93,8 +93,8 @@ class Voc(Format):
         """Classes are named where they are present."""
         present = table.with_cells(table.cells.where(table.cells.values == PRESENT))
         lost = drops_absent(table) + drops_scores(table) + drops_silent(present, images=False)
-        stems = _stems(table)
-        if stems != sorted(stems):
+        files = [f"{stem}.xml" for stem in _stems(table)]
+        if files != sorted(files):  # the order in which they will be read
             lost.append("the order of the images")
         return lost + drops_order(table)
 

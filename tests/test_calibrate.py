@@ -27,15 +27,16 @@ def test_what_is_called_present_or_absent_is_right_often_enough(case: Any) -> No
     decided = thresholds.decide(scores)
     for j in range(labels.shape[1]):
         known = labels[:, j] != 0
+        limits, widest = {}, {}
         for sign in (1, -1):
-            called = known & (decided[:, j] == sign)
-            best = 0
-            for limit in np.unique(sign * scores[known, j]):
+            limits[sign], widest[sign] = np.inf, 0
+            for limit in np.unique(sign * scores[known, j])[::-1]:
                 at = known & (sign * scores[:, j] >= limit)
                 if (labels[at, j] == sign).mean() >= precision:
-                    best = max(best, int(at.sum()))
-            crossed = best and called.sum() < best
-            if called.sum() and not crossed:
+                    limits[sign], widest[sign] = limit, int(at.sum())
+        for sign in (1, -1):
+            called = known & (decided[:, j] == sign)
+            if called.any():
                 assert (labels[called, j] == sign).mean() >= precision
-            if not crossed:
-                assert called.sum() == best
+            if -limits[-1] < limits[1]:  # neither side reaches into the other
+                assert called.sum() == widest[sign]

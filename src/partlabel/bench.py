@@ -26,9 +26,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from partlabel import simulate
-from partlabel.errors import FileError, InputError, one_of
+from partlabel.errors import FileError, one_of
 from partlabel.files import atomic_file
 from partlabel.formats import read_labels
+from partlabel.images import ImageFiles
 from partlabel.methods import METHODS
 from partlabel.scoring import evaluate
 from partlabel.settings import make_settings
@@ -81,11 +82,12 @@ class Cell:
     proportion: float | None
     seed: int
     settings: dict[str, Any] = field(hash=False)
+    terms: tuple[str, ...] = ()  # what else the result depends on: labels, images, splits
 
     @property
     def name(self) -> str:
         """A folder name: readable, and different for different settings."""
-        text = json.dumps(self.settings, sort_keys=True, default=str)
+        text = json.dumps([self.settings, self.terms], sort_keys=True, default=str)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         share = "" if self.proportion is None else f"-{self.proportion:g}"
         plain = "".join(c if c.isalnum() or c in "+.-" else "_" for c in self.entry)
@@ -110,7 +112,9 @@ def read_spec(path: Path) -> Spec:
                 simulate.check(strategy.strategy, proportion)
     for entry in spec.methods:
         one_of("method", entry.method, METHODS)
-        make_settings(method=entry.method, options=entry.options, **spec.settings | entry.settings)
+        for choice in _choices(spec):
+            settings = spec.settings | entry.settings | choice
+            make_settings(method=entry.method, options=entry.options, **settings)
         if entry.labels is not None:
             one_of("strategy", entry.labels, (FULL, *simulate.WITHOUT_PROPORTION))
     names = [entry.name for entry in spec.methods]
@@ -131,11 +135,11 @@ def run(
 ) -> list[dict[str, Any]]:
     """Train and test every cell that is not done yet; returns the results and writes the tables."""
     out.mkdir(parents=True, exist_ok=True)
-    combos = list(_combinations(spec))
+    combos, terms = list(_combinations(spec)), _terms(spec)
     tuned: dict[tuple[str, str, float | None], dict[str, Any]] = {}
     if spec.choose:
         trials = [
-            Cell(entry.name, strategy, proportion, spec.seeds[0], _with(spec, entry, choice))
+            Cell(entry.name, strategy, proportion, spec.seeds[0], _with(spec, entry, choice), terms)
             for entry, strategy, proportion in combos
             for choice in _choices(spec)
         ]
@@ -149,6 +153,7 @@ def run(
             proportion,
             seed,
             _with(spec, entry, tuned.get((entry.name, strategy, proportion), {}).get("chosen", {})),
+            terms,
         )
         for entry, strategy, proportion in combos
         for seed in spec.seeds
@@ -161,6 +166,17 @@ def run(
     with atomic_file(out / "table.md") as stream:
         stream.write(markdown(results).encode())
     return results
+
+
+def _terms(spec: Spec) -> tuple[str, ...]:
+    """Check what can be checked before the first training, and note what results depend on."""
+    table = read_labels(spec.labels)
+    for name in (spec.split, spec.test_split):
+        table.in_split(name)
+    ImageFiles(spec.images)
+    words = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
+    labels = hashlib.blake2b(words + table.dense().tobytes(), digest_size=8).hexdigest()
+    return labels, spec.images, spec.split, spec.test_split, f"{spec.holdout:g}"
 
 
 def _combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:
@@ -267,9 +283,8 @@ def _run_cell(
         }
         if test:
             figures |= dict(evaluate(done, table.split(spec.test_split), spec.images, cache=cache))
-    except InputError:
-        raise
     except Exception as error:  # the other cells go on
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "error.txt").write_text(traceback.format_exc())
         return result | {"error": f"{type(error).__name__}: {error}"}
     with atomic_file(kept) as stream:

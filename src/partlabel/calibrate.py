@@ -44,10 +44,19 @@ def choose_thresholds(scores: NDArray[Any], labels: NDArray[Any], precision: flo
         present[j] = _lowest(score, label == PRESENT, precision)
         absent[j] = -_lowest(-score, label == ABSENT, precision)
     crossed = absent >= present  # between them both would hold, so neither is believed there
-    return Thresholds(
+    narrow = Thresholds(
         np.where(crossed, np.nextafter(absent, np.inf), present),
         np.where(crossed, np.nextafter(present, -np.inf), absent),
     )
+    decided = narrow.decide(scores)
+    for j in np.flatnonzero(
+        crossed
+    ).tolist():  # what is left of each side must still be good enough
+        for sign, limits in ((PRESENT, narrow.present), (ABSENT, narrow.absent)):
+            called = (decided[:, j] == sign) & (labels[:, j] != 0)
+            if called.any() and (labels[called, j] == sign).mean() < precision:
+                limits[j] = sign * np.inf
+    return narrow
 
 
 def _lowest(scores: NDArray[Any], right: NDArray[np.bool_], precision: float) -> float:

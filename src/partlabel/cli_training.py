@@ -39,6 +39,7 @@ def train(
     lr: Annotated[Optional[float], _option(help="Learning rate. [0.001]")] = None,  # noqa: UP045
     weight_decay: Annotated[Optional[float], _option(help="Not on biases and norms. [0]")] = None,  # noqa: UP045
     decay_all: Annotated[bool, _option("--decay-all", help="Weight decay on biases and norms too.")] = False,
+    momentum: Annotated[Optional[float], _option(help="Of sgd. [0.9]")] = None,  # noqa: UP045
     schedule: Annotated[Optional[str], _option(help="constant, step, cosine, onecycle or plateau. [constant]")] = None,  # noqa: UP045
     lr_warmup: Annotated[Optional[float], _option(help="Share of the steps in which the learning rate rises. [0]")] = None,  # noqa: UP045
     clip: Annotated[Optional[float], _option(help="Largest norm of the gradient.")] = None,  # noqa: UP045
@@ -83,6 +84,7 @@ def train(
         "lr": lr,
         "weight_decay": weight_decay,
         "decay_all": decay_all or None,
+        "momentum": momentum,
         "schedule": schedule,
         "lr_warmup": lr_warmup,
         "clip": clip,

@@ -22,6 +22,10 @@ class FileError(InputError):
     def __init__(self, path: object, message: str, where: str = "") -> None:
         super().__init__(f"{path}{', ' + where if where else ''}: {message}")
 
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        """Travels between processes as the error it is a kind of."""
+        return InputError, (str(self),)
+
 
 class JobError(PartlabelError, RuntimeError):
     """The job could not be finished, for example because the disk is full. Exit code 1."""

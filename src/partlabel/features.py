@@ -34,8 +34,12 @@ def default_cache() -> Path:
 
 
 def content_key(path: Path) -> bytes:
-    """A hash of what is in a file."""
-    return hashlib.blake2b(path.read_bytes(), digest_size=_DIGEST).digest()
+    """A hash of what is in a file; of its name if it cannot be read, which decoding will find."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        content = b"unreadable " + os.fsencode(path)
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest()
 
 
 class MapStore:
@@ -78,10 +82,17 @@ class MapStore:
                 keys.seek(0, os.SEEK_END)
 
                 def append(new: Sequence[bytes], records: NDArray[Any]) -> None:
-                    maps.write(records.tobytes())
-                    maps.flush()
-                    keys.write(b"".join(new))
-                    keys.flush()
+                    try:
+                        maps.write(records.tobytes())
+                        maps.flush()
+                        keys.write(b"".join(new))
+                        keys.flush()
+                    except OSError as error:
+                        why = error.strerror or error
+                        raise JobError(
+                            f"{self.folder}: cannot keep more features ({why}); "
+                            "set PARTLABEL_CACHE to a larger disk"
+                        ) from error
                     for one in new:
                         self.places[one] = len(self.places)
 
@@ -116,6 +127,8 @@ class CachedMaps:
         return in_batches(np.arange(len(self.places)), 256)
 
     def _read(self, rows: Rows) -> Tensor:
+        if not len(self.maps):
+            return torch.zeros((len(rows), *self.maps.shape[1:]))
         return torch.from_numpy(np.asarray(self.maps[self.places[rows]])).float()
 
     def batches(

@@ -19,7 +19,11 @@ _OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {
 
 
 def make_optimizer(
-    parameters: Iterable[nn.Parameter], method_groups: Groups, lr: float, settings: Settings
+    parameters: Iterable[nn.Parameter],
+    method_groups: Groups,
+    lr: float,
+    settings: Settings,
+    name: str | None = None,
 ) -> torch.optim.Optimizer:
     """An optimiser over the model's parameters and the method's own groups.
 
@@ -37,7 +41,7 @@ def make_optimizer(
         *method_groups,
     ]
     groups = [group | {"base_lr": group["lr"]} for group in groups if group["params"]]
-    return _OPTIMIZERS[settings.optimizer](groups, settings)
+    return _OPTIMIZERS[name or settings.optimizer](groups, settings)
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ class Record:
     settings: dict[str, Any]
     images: str
     classes: list[str]
+    labels: str = ""  # a hash of the labels
     train_rows: int = 0
     val_rows: int = 0
     broken: list[str] = field(default_factory=list)
@@ -128,16 +129,22 @@ class Run:
                 self.folder, "the run is not finished; go on with the same call and --resume"
             )
         model, _ = build(self.settings, record.classes, pretrained=False)
+        weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
-            self._need("backbone.safetensors")
-            model.backbone.lower.load_state_dict(load_state(self.folder / "backbone.safetensors"))
-        self._need("best.safetensors")
-        weights = load_state(self.folder / "best.safetensors")
+            frozen = self._weights("backbone.safetensors")
+            weights |= {f"backbone.lower.{name}": value for name, value in frozen.items()}
         try:
-            model.load_state_dict(weights, strict=False)
+            model.load_state_dict(weights)
         except (RuntimeError, TypeError, AttributeError) as error:
-            raise FileError(self.folder / "best.safetensors", f"does not fit ({error})") from error
+            raise FileError(self.folder, f"its weights do not fit ({error})") from error
         return model.eval()
+
+    def _weights(self, name: str) -> dict[str, Any]:
+        self._need(name)
+        weights = load_state(self.folder / name)
+        if not isinstance(weights, dict):
+            raise FileError(self.folder / name, "holds no weights")
+        return weights
 
     def _need(self, name: str) -> None:
         if not (self.folder / name).is_file():
@@ -171,7 +178,7 @@ def open_folder(run: Run, record: Record, *, resume: bool) -> bool:
             old, new = before.settings.get(name), record.settings.get(name)
             if old != new:
                 raise InputError(f"{folder}: was started with {name} = {old!r}, not {new!r}")
-        for what in ("images", "classes"):
+        for what in ("images", "classes", "labels"):
             if getattr(before, what) != getattr(record, what):
                 raise InputError(f"{folder}: was started with other {what}")
         return before.finished

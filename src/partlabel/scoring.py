@@ -1,6 +1,7 @@
 """What a trained run thinks of images: scores, figures, and labels filled in."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +11,19 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.calibrate import choose_thresholds
-from partlabel.data import in_batches
+from partlabel.data import Pictures, in_batches
 from partlabel.errors import InputError, count, some
 from partlabel.images import ImageFiles
-from partlabel.labels import MODEL, LabelTable
+from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import from_triples
 from partlabel.metrics import Evaluation
 from partlabel.metrics import evaluate as measure
 from partlabel.models import Classifier
 from partlabel.run import Run
-from partlabel.training import choose_rows, find_files, make_inputs
+from partlabel.trainer import InputSource
+from partlabel.training import by_humans, choose_rows, find_files, make_inputs
 
-Scores = NDArray[np.float32]
+Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,19 +58,25 @@ def _score(
     model: Classifier,
     table: LabelTable,
     paths: Sequence[Path],
-    cache: str | os.PathLike[str] | None,
+    cache: str | os.PathLike[str] | None = None,
+    *,
+    cached: bool = True,
 ) -> Scored:
     broken: list[str] = []
     settings = run.settings
-    inputs = make_inputs(model, table, list(paths), settings, cache, broken.append)
-    scores = np.full((len(table), len(model.classes)), np.nan, dtype=np.float32)
+    inputs: InputSource
+    if cached:
+        inputs = make_inputs(model, table, list(paths), settings, cache, broken.append)
+    else:
+        inputs = Pictures(list(table.ids), list(paths), settings.size, settings.seed)
+    scores = np.full((len(table), len(model.classes)), np.nan)
     parts = in_batches(np.arange(len(table)), settings.batch)
     with torch.inference_mode():
         for found in inputs.batches(parts, ("clean",), 0, settings.workers):
             broken += found.broken.values()
             if len(found.rows):
                 logits = model(found.views["clean"].to(model.device))
-                scores[found.rows] = torch.sigmoid(logits.float()).cpu().numpy()
+                scores[found.rows] = torch.sigmoid(logits.cpu().double()).numpy()
     return Scored(table, scores, broken)
 
 
@@ -82,6 +90,8 @@ def evaluate(
     """The figures of a run on a table; its classes must be known to the run."""
     classes = run.record.classes
     missing = [name for name in classes if name not in table.classes]
+    if len(missing) == len(classes):
+        raise InputError(f"the labels have none of the run's classes, such as {some(classes)}")
     if missing:
         table = table.with_more_classes(missing)
     scored = score(run, table.with_classes(classes), images, cache)
@@ -93,21 +103,23 @@ def predict(
     run: Run, images: Sequence[Path], threshold: float = 0.5
 ) -> tuple[LabelTable, list[str]]:
     """Labels and scores for image files (or all images in folders), and what could not be read."""
-    paths: dict[str, Path] = {}
+    found: list[tuple[str, Path]] = []
     for path in images:
         if path.is_dir():
             files = ImageFiles(path)
-            paths |= {name: files.folder / name for name in files.names}
+            found += [(name, files.folder / name) for name in files.names]
         elif path.is_file():
-            paths[path.name if path.name not in paths else str(path)] = path
+            found.append((path.name, path))
         else:
             raise InputError(f"{path}: there is no such image or folder")
-    if not paths:
+    if not found:
         raise InputError("there are no images to predict")
+    times = Counter(name for name, _ in found)
+    paths = {(name if times[name] == 1 else str(path)): path for name, path in found}
     classes = run.record.classes
     blank = np.zeros((len(paths), len(classes)), dtype=np.int8)
     table = LabelTable(list(paths), classes, blank)
-    scored = _score(run, run.classifier(), table, list(paths.values()), None)
+    scored = _score(run, run.classifier(), table, list(paths.values()), cached=False)
     values = np.where(scored.scores >= threshold, 1, -1).astype(np.int8)
     return _filled(scored, values), scored.broken
 
@@ -143,11 +155,12 @@ def complete(
     """
     if not 0 < min_precision <= 1:
         raise InputError(f"min_precision is {min_precision}; a share lies between 0 and 1")
-    table, settings, record = run.labels, run.settings, run.record
+    given, settings, record = run.labels, run.settings, run.record
+    table, _, val = choose_rows(given, settings)
     scored = score(run, table, record.images, cache)
-    _, _, val = choose_rows(table, settings)
     val = val[scored.readable[val]]
-    thresholds = choose_thresholds(scored.scores[val], table.dense(val), min_precision)
+    truth = by_humans(table).dense(val)
+    thresholds = choose_thresholds(scored.scores[val], truth, min_precision)
     silent = np.isinf(thresholds.present) & np.isinf(thresholds.absent)
     if silent.any():
         names = some([name for name, none in zip(table.classes, silent, strict=True) if none])
@@ -162,7 +175,13 @@ def complete(
         for i, j in zip(rows[order], columns[order], strict=True)
     ]
     filled = (known == 0) & (values != 0)
-    completed = _filled(scored, np.where(known != 0, known, values).astype(np.int8), known != 0)
+    sources = np.full(known.shape, MODEL, dtype=np.int8)
+    sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
+    human = (known != 0) & (sources != MODEL)
+    completed = _filled(scored, np.where(known != 0, known, values).astype(np.int8), human)
+    left_out = [name for name in given.classes if name not in table.classes]
+    if left_out:
+        completed = completed.merge(given.with_classes(left_out))
     return Completion(completed, int(filled.sum()), int((known == 0).sum()), suspects)
 
 
@@ -172,17 +191,15 @@ def _filled(
     """A table with these values, the scores, and the model as source but where a human spoke."""
     table = scored.table
     rows, columns = np.divmod(np.arange(values.size), values.shape[1])
-    keep = np.ones(values.shape, dtype=np.bool_) if human is None else human
-    keep = scored.readable[:, None] | (keep & (human is not None))
-    sources = np.full(values.size, MODEL, dtype=np.int8)
-    if human is not None:
-        sources[human.reshape(-1)] = 0
+    spoken = np.zeros(values.shape, dtype=np.bool_) if human is None else human
+    keep = scored.readable[:, None] | (table.dense() != 0)
+    sources = np.where(spoken, HUMAN, MODEL).reshape(-1).astype(np.int8)
     cells = from_triples(
         rows,
         columns,
         np.where(keep, values, 0).reshape(-1).astype(np.int8),
         values.shape,
-        scored.scores.reshape(-1),
+        scored.scores.reshape(-1).astype(np.float32),
         sources,
     )
     return LabelTable.from_cells(table.ids, table.classes, cells, table.splits)

@@ -1,6 +1,7 @@
 """The settings of a training: what may be set, what it is otherwise, and what is not allowed."""
 
 import inspect
+import json
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -28,8 +29,9 @@ class Settings(BaseModel):
     lr: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     decay_all: bool = Field(False, description="Weight decay on biases and norms too.")
-    momentum: float = Field(0.9, ge=0, lt=1)
+    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD.")
     schedule: str = "constant"
+    plateau: float = Field(0.5, gt=0, lt=1, description="Factor on the rate at a plateau.")
     lr_warmup: float = Field(0.0, ge=0, le=1, description="Share of the steps.")
     clip: float | None = Field(None, gt=0)
     ema: float | None = Field(None, gt=0, lt=1)
@@ -51,6 +53,8 @@ def make_settings(**given: Any) -> Settings:
     method = METHODS[one_of("method", given.get("method", "bce"), METHODS)]
     given["options"] = read_options(method, given.get("options") or {})
     one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
+    if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
+        raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")
     try:
         return Settings(**{**method.defaults, **given})
     except ValidationError as error:
@@ -69,9 +73,18 @@ def read_options(method: type[Method], given: dict[str, Any]) -> dict[str, Any]:
     read = {}
     for name, value in given.items():
         parameter = parameters[one_of(f"setting of {method.__name__}", name, parameters)]
-        try:
-            read[name] = TypeAdapter(parameter.annotation).validate_python(value)
-        except ValidationError as error:
-            message = error.errors()[0]["msg"]
-            raise InputError(f"--set {name}={value}: {message}") from None
+        read[name] = _read_value(name, value, TypeAdapter(parameter.annotation))
     return read
+
+
+def _read_value(name: str, value: Any, kind: TypeAdapter[Any]) -> Any:
+    """A value as the type asks for it; a text may also be JSON, or a list without brackets."""
+    message = ""
+    for read in (str, json.loads, lambda text: json.loads(f"[{text}]")):
+        try:
+            return kind.validate_python(read(value) if isinstance(value, str) else value)
+        except ValidationError as error:
+            message = message or error.errors()[0]["msg"]
+        except ValueError:
+            continue
+    raise InputError(f"--set {name}={value}: {message}")

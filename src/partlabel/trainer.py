@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from partlabel.checkpoint import load_state, save_state
 from partlabel.data import Batch, Inputs, Rows, in_batches, seed_generator
-from partlabel.errors import JobError, some
+from partlabel.errors import InputError, JobError, some
 from partlabel.labels import LabelTable
 from partlabel.methods import Method, Stage
 from partlabel.metrics import evaluate
@@ -34,7 +34,6 @@ from partlabel.settings import Settings
 
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at the least
 _SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, a byte each
-_PLATEAU = 0.5  # what a plateau of validation does to the learning rate
 
 
 class InputSource(Protocol):
@@ -98,6 +97,7 @@ class Progress:
     sums: dict[str, float] = field(default_factory=dict)
     best: float = -math.inf
     best_epoch: int = -1
+    stage_best: float = -math.inf
     stale: int = 0  # epochs since the best one of this stage
     rate: float = 1.0  # what plateaus have left of the learning rate
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -165,9 +165,12 @@ class Trainer:
         epochs = sum(part.epochs for part in self.stages)
         self.watcher.begin(place.epoch, epochs, len(batches), place.step)
         if place.step == 0:
+            seed_generator(key(self.settings.seed, "before epoch", place.epoch))
             told = self.method.before_epoch(place.epoch, self._predict_training)
             place.sums = {f"+{name}": value for name, value in told.items()}
         self.objective.train()
+        if stage.head_only:
+            self.model.backbone.eval()
         start, seen = time.monotonic(), 0
         for batch in self._batches(batches[place.step :], place.epoch):
             moment = (place.stage_epoch * len(batches) + place.step) / max(
@@ -189,22 +192,21 @@ class Trainer:
         if not len(batch):
             return
         seed_generator(key(settings.seed, "step", place.total_steps))
-        rate = factor(settings.schedule, moment, settings.lr_warmup) * place.rate
-        set_rate(self.optimizer, rate)
+        schedule = self.stages[place.stage].schedule or settings.schedule
+        set_rate(self.optimizer, factor(schedule, moment, settings.lr_warmup) * place.rate)
         with self.fabric.autocast():
-            parts = self.objective(batch)
+            parts = self._cost(batch)
         values = {name: float(part.detach()) for name, part in parts.items()}
         if not math.isfinite(values["loss"]):
-            names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
-            raise JobError(
-                f"the loss became {values['loss']} in epoch {place.epoch + 1}, step "
-                f"{place.step + 1}, on images {names}; the last good checkpoint is kept. "
-                "A smaller --lr usually helps"
-            )
+            raise self._blown_up(f"the loss became {values['loss']}", batch)
         self.optimizer.zero_grad()
         self.fabric.backward(parts["loss"])
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        if not math.isfinite(float(norm)):  # before it gets into the weights, and a checkpoint
+            raise self._blown_up("the gradient became infinite", batch)
         if settings.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
+            torch.nn.utils.clip_grads_with_norm_(trained, settings.clip, norm)
         self.optimizer.step()
         place.total_steps += 1
         if self.teacher is not None:
@@ -212,6 +214,27 @@ class Trainer:
         for name, value in values.items():
             place.sums[name] = place.sums.get(name, 0.0) + value
         self.watcher.step(values, len(batch))
+
+    def _cost(self, batch: Batch) -> dict[str, Tensor]:
+        try:
+            parts: dict[str, Tensor] = self.objective(batch)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InputError(
+                "a batch of one image has no batch statistics at this size; "
+                "take a larger --size or --batch, or --frozen"
+            ) from error
+        return parts
+
+    def _blown_up(self, what: str, batch: Batch) -> JobError:
+        place = self.progress
+        names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
+        kept = "the last good checkpoint is kept" if self.checkpoint.exists() else "nothing is kept"
+        return JobError(
+            f"{what} in epoch {place.epoch + 1}, step {place.step + 1}, on images {names}; {kept}. "
+            "A smaller --lr usually helps"
+        )
 
     def _end_epoch(self, stage: Stage, steps: int, seen: int, seconds: float) -> None:
         place = self.progress
@@ -228,29 +251,35 @@ class Trainer:
         best = max(scores, key=lambda name: scores[name])
         # without anything to validate on, the last epoch is the one to keep
         if scores[best] > place.best or math.isnan(scores[best]):
-            place.best, place.best_epoch, place.stale = scores[best], place.epoch, 0
+            place.best, place.best_epoch = scores[best], place.epoch
             kept = self.model if best == "val_mAP" or self.teacher is None else self.teacher
             self.best_weights = trained_weights(kept)
+        if scores[best] > place.stage_best or math.isnan(scores[best]):
+            place.stage_best, place.stale = scores[best], 0
         else:
             place.stale += 1
-            if self.settings.schedule == "plateau":
-                place.rate *= _PLATEAU
+            if (stage.schedule or self.settings.schedule) == "plateau":
+                place.rate *= self.settings.plateau
         self.watcher.end(record)
         place.epoch, place.stage_epoch, place.step = place.epoch + 1, place.stage_epoch + 1, 0
         place.sums = {}
         tired = stage.patience is not None and place.stale >= stage.patience
         if place.stage_epoch >= stage.epochs or tired:
             place.stage, place.stage_epoch, place.stale, place.rate = place.stage + 1, 0, 0, 1.0
+            place.stage_best = -math.inf
             if place.stage < len(self.stages):
+                self.model.load_state_dict(self.best_weights, strict=False)
                 self._start_stage()
 
     def _start_stage(self) -> None:
         stage = self.stages[self.progress.stage]
-        part: nn.Module = self.model.head if stage.head_only else self.model
+        for parameter in self.model.backbone.upper.parameters():
+            parameter.requires_grad_(not stage.head_only)
+        self.method.begin_stage(self.progress.stage, self.model)
         lr = self.settings.lr if stage.lr is None else stage.lr
-        trained = [p for p in part.parameters() if p.requires_grad]
+        trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = make_optimizer(
-            trained, self.method.parameter_groups(lr), lr, self.settings
+            trained, self.method.parameter_groups(lr), lr, self.settings, stage.optimizer
         )
 
     def _batches(self, rows: list[Rows], epoch: int) -> Iterator[Batch]:
@@ -275,24 +304,37 @@ class Trainer:
                 self.broken[row] = message
                 self.watcher.warn(f"left out: {message}")
 
-    def _predict_training(self) -> Iterator[tuple[NDArray[Any], Tensor]]:
-        return self.predict(self.model, self.train_set)
+    def _predict_training(
+        self, forward: Callable[[Classifier, Tensor], Tensor] | None = None
+    ) -> Iterator[tuple[NDArray[Any], Tensor]]:
+        return self.predict(self.model, self.train_set, forward)
 
     def predict(
-        self, model: nn.Module, examples: Examples
+        self,
+        model: Classifier,
+        examples: Examples,
+        forward: Callable[[Classifier, Tensor], Tensor] | None = None,
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Rows and logits of the clean views of examples."""
+        """Rows and logits (or what ``forward`` gives) of the clean views of examples."""
         model.eval()
         rows = in_batches(examples.rows, self.settings.batch)
-        with torch.inference_mode():
-            for found in examples.inputs.batches(rows, ("clean",), 0, self.settings.workers):
-                self._note_broken(found)
-                yield found.rows, model(found.views["clean"].to(self.fabric.device)).float()
+        for found in examples.inputs.batches(rows, ("clean",), 0, self.settings.workers):
+            self._note_broken(found)
+            if not len(found.rows):
+                continue
+            seen = found.views["clean"].to(self.fabric.device)
+            with torch.no_grad():  # closed before the caller's own code runs
+                said = (model(seen) if forward is None else forward(model, seen)).float()
+            yield found.rows, said
 
-    def _validate(self, model: nn.Module) -> float:
+    def _validate(self, model: Classifier) -> float:
         scores, rows = gather(self.predict(model, self.val_set))
         if not len(rows):
             return math.nan
+        if np.isnan(scores).any():
+            raise JobError(
+                f"the scores became NaN in epoch {self.progress.epoch + 1}; a smaller --lr helps"
+            )
         return evaluate(scores, self.val_set.table.dense(rows))["mAP"]
 
     def _maybe_save(self, *, force: bool = False) -> None:
@@ -305,6 +347,7 @@ class Trainer:
             "method": self.method.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "teacher": {} if self.teacher is None else trained_weights(self.teacher),
+            "broken": self.broken,
         }
         save_state(self.checkpoint, state)
         self.watcher.saved(self.progress.history)
@@ -315,7 +358,7 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.model.load_state_dict(state["model"], strict=False)
         self.method.load_state_dict(state["method"])
-        self.best_weights = state["best"]
+        self.best_weights, self.broken = state["best"], state["broken"]
         if self.teacher is not None:
             self.teacher.load_state_dict(state["teacher"], strict=False)
         if self.progress.stage < len(self.stages):
@@ -333,11 +376,12 @@ def _training_batches(rows: Rows, size: int) -> list[Rows]:
 
 def gather(
     predictions: Iterator[tuple[NDArray[np.int64], Tensor]],
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Scores [n, C] from 0 to 1, and their rows [n]."""
-    parts = [(rows, torch.sigmoid(logits).cpu().numpy()) for rows, logits in predictions]
+    # in double precision: in single, all logits above 17 would tie at 1
+    parts = [(rows, torch.sigmoid(logits.cpu().double()).numpy()) for rows, logits in predictions]
     if not parts:
-        return np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int64)
+        return np.empty((0, 0)), np.empty(0, dtype=np.int64)
     rows = np.concatenate([rows for rows, _ in parts])
     return np.concatenate([scores for _, scores in parts]), rows
 

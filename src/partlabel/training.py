@@ -1,7 +1,8 @@
 """From labels and images to a trained run: everything around the loop."""
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from numpy.typing import NDArray
 
 from partlabel.checkpoint import save_state
 from partlabel.data import Pictures
-from partlabel.errors import FileError, InputError, count, some
+from partlabel.errors import FileError, InputError, JobError, count, some
 from partlabel.features import cache_pixels, cached_maps, default_cache
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles, unreadable
-from partlabel.labels import LabelTable
-from partlabel.methods import Method
+from partlabel.labels import HUMAN, LabelTable
+from partlabel.methods import METHODS, Method
 from partlabel.models import Classifier
 from partlabel.randomness import key, keys, uniform
 from partlabel.run import Record, Run, build, open_folder
@@ -51,16 +52,18 @@ def train(
     Returns:
         The run; ``load(out)`` gives its classifier.
     """
-    table = labels if isinstance(labels, LabelTable) else read_labels(labels)
+    given = labels if isinstance(labels, LabelTable) else read_labels(labels)
     chosen = make_settings(**settings)
-    table, train_rows, val_rows = choose_rows(table, chosen)
+    _check_views(chosen)
+    table, train_rows, val_rows = choose_rows(given, chosen)
     files = ImageFiles(images)
     paths = find_files(table, files, np.concatenate([train_rows, val_rows]), strict=chosen.strict)
     run = Run(out)
     record = Record(
-        chosen.model_dump(),
+        chosen.model_dump(mode="json"),
         str(files.folder.resolve()),
         list(table.classes),
+        _digest(given),
         len(train_rows),
         len(val_rows),
     )
@@ -69,7 +72,7 @@ def train(
     torch.manual_seed(key(chosen.seed, "init"))
     model, method = build(chosen, list(table.classes), pretrained=True)
     if not run.exists():
-        table.save(run.folder / "labels.arrow")
+        given.save(run.folder / "labels.arrow")
         if chosen.frozen != "nothing":
             weights = model.backbone.lower.state_dict()
             save_state(run.folder / "backbone.safetensors", weights)
@@ -93,11 +96,6 @@ def _fit(
     cache: str | os.PathLike[str] | None,
     watcher: Watcher,
 ) -> None:
-    if settings.frozen != "nothing" and "strong" in method.views:
-        raise InputError(
-            f"the method '{settings.method}' needs strong views, which are not in the cache of a "
-            "frozen backbone; leave out --frozen and --unfreeze"
-        )
     rows = np.concatenate([train_rows, val_rows])
     part = table.subset(rows)
     files = [paths[int(row)] for row in rows]
@@ -106,21 +104,50 @@ def _fit(
     for message in broken:
         watcher.warn(f"left out: {message}")
     middle = len(train_rows)
+    truth = by_humans(part)
     trainer = Trainer(
         model,
         method,
         Examples(part, inputs, np.arange(middle)),
-        Examples(part, inputs, np.arange(middle, len(rows))),
+        Examples(truth, inputs, np.arange(middle, len(rows))),
         settings,
         run.checkpoint,
         watcher,
     )
     done = trainer.fit()
+    if len(trainer.broken) + len(broken) >= len(train_rows) and not done.total_steps:
+        raise JobError("no training image could be read")
+    run.write_log(done.history)
     save_state(run.folder / "best.safetensors", trained_weights(model))
     record.broken = broken + [trainer.broken[row] for row in sorted(trainer.broken)]
     record.finished, record.best_epoch = True, done.best_epoch + 1
     record.best_val_mAP = done.best if np.isfinite(done.best) else None
     run.write(record)
+
+
+def _check_views(settings: Settings) -> None:
+    if settings.frozen != "nothing" and "strong" in METHODS[settings.method].views:
+        raise InputError(
+            f"the method '{settings.method}' needs strong views, which are not in the cache of a "
+            "frozen backbone; leave out --frozen and --unfreeze"
+        )
+
+
+def _digest(table: LabelTable) -> str:
+    """A hash of what a table says."""
+    digest = hashlib.blake2b(digest_size=16)
+    parts: list[Iterable[str]] = [table.ids, table.classes, table.splits or []]
+    for names in parts:
+        digest.update("\x1f".join(names).encode())
+    cells = table.cells
+    for array in (cells.starts, cells.columns, cells.values, cells.sources_or_human()):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def by_humans(table: LabelTable) -> LabelTable:
+    """The labels that a human gave: what a model filled in is no truth to measure by."""
+    return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
 
 
 def choose_rows(

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -13,8 +13,17 @@ from partlabel.labels import LabelTable
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
 
-Predict = Callable[[], Iterator[tuple[NDArray[Any], Tensor]]]
-"""Goes over the clean training pictures, model in evaluation mode: rows [B] and logits [B, C]."""
+
+class Predict(Protocol):
+    """Goes over the clean training pictures, model in evaluation mode."""
+
+    def __call__(
+        self, forward: Callable[[Classifier, Tensor], Tensor] | None = None
+    ) -> Iterator[tuple[NDArray[Any], Tensor]]:
+        """Rows [B] and logits [B, C], or what ``forward(model, inputs)`` gives instead of them.
+
+        ``forward`` can repeat the head on one backbone pass, with dropout on for example.
+        """
 
 
 @dataclass(frozen=True)
@@ -23,13 +32,17 @@ class Stage:
 
     Args:
         epochs: how many.
-        lr: the learning rate; None for that of the settings.
-        head_only: the backbone keeps its weights.
-        patience: epochs without a better validation before the stage ends; None for never.
+        lr, schedule, optimizer: None for those of the settings.
+        head_only: the backbone keeps its weights and its batch statistics.
+        patience: epochs without a better validation of this stage before it ends; None for never.
+
+    A stage starts from the best weights of the one before.
     """
 
     epochs: int
     lr: float | None = None
+    schedule: str | None = None
+    optimizer: str | None = None
     head_only: bool = False
     patience: int | None = None
 
@@ -62,8 +75,14 @@ class Method(nn.Module, ABC):
         """The parts of a training of ``epochs`` epochs."""
         return [Stage(epochs, patience=patience)]
 
+    def begin_stage(self, stage: int, model: Classifier) -> None:
+        """A stage begins, or goes on after a stop: switch on what belongs to it."""
+
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
-        """Between epochs: relabel, for example. What is returned is logged."""
+        """Between epochs: relabel, for example. What is returned is logged.
+
+        Torch's generator is seeded for this epoch, so what is random here resumes too.
+        """
         return {}
 
     @abstractmethod

@@ -63,7 +63,7 @@ def build(run: Run, cache: str | os.PathLike[str] | None = None) -> Path:
         histogram=score_histogram(scored.scores[:middle][trained], labels[:middle][trained]),
         histogram_about=f"Cells of {count(int(trained.sum()), 'training image')}.",
         samples=_samples(run, scored, middle, val_scores, val_labels),
-        settings=[(n, v) for n, v in settings.model_dump().items() if v not in (None, {}, False)],
+        settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],
     )
     path = run.folder / "report.html"
     with atomic_file(path) as stream:

@@ -1,0 +1,221 @@
+"""What the contract promises to methods with stages, state, randomness and relabelling."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from conformance import MethodConformance
+from partlabel import losses, read_labels, scenes, train
+from partlabel.checkpoint import load_state, same
+from partlabel.errors import InputError, JobError
+from partlabel.labels import MODEL, Cells
+from partlabel.methods import METHODS, Method, Predict, Stage
+from partlabel.run import Run, load
+from partlabel.scoring import complete, evaluate
+from partlabel.settings import make_settings
+from partlabel.trainer import Trainer, gather
+
+TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
+
+
+class Busy(Method):
+    """A method that uses everything: stages, own parameters, buffers, randomness, relabelling."""
+
+    weight: torch.Tensor
+    seen: torch.Tensor
+    prior: torch.Tensor
+
+    def __init__(self, relabel_at: tuple[int, ...] = (1,), scale: float = 1.0) -> None:
+        super().__init__()
+        self.relabel_at, self.scale, self.stage = relabel_at, scale, -1
+        self.weight = torch.nn.Parameter(torch.ones(()))
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("prior", torch.zeros(1))
+
+    def stages(self, epochs: int, patience: int | None) -> list[Stage]:
+        first = Stage(1, lr=0.01, schedule="cosine", optimizer="sgd", head_only=True)
+        return [first, Stage(epochs - 1, patience=patience)]
+
+    def begin_stage(self, stage: int, model: Any) -> None:
+        self.stage = stage
+
+    def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
+        if epoch not in self.relabel_at:
+            return {}
+        total = torch.zeros(1)
+        for _, logits in predict(
+            lambda model, x: model.head(torch.dropout(model.backbone(x), 0.5, True))
+        ):
+            total = total + logits.sigmoid().sum()
+        self.prior = total + torch.rand(1)
+        return {"prior": float(self.prior)}
+
+    def loss(self, model: Any, batch: Any) -> dict[str, torch.Tensor]:
+        assert self.stage >= 0 or not self.training
+        self.seen += len(batch)
+        logits = torch.dropout(model(batch.views["weak"]), 0.1, True)
+        cost = losses.bce(logits, batch.labels) * self.scale
+        pull = (self.weight - cost.detach()) ** 2 + 1e-6 * (self.prior * self.weight).sum()
+        return {"loss": cost + pull, "cost": cost}
+
+
+@pytest.fixture(autouse=True)
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "busy", Busy)
+
+
+class TestBusy(MethodConformance):
+    name = "busy"
+    tiny: ClassVar[dict[str, Any]] = {**MethodConformance.tiny, "clip": 0.1, "weight_decay": 1e-3}
+
+    def make(self) -> Method:
+        method = super().make()
+        method.begin_stage(0, None)  # type: ignore[arg-type]
+        return method
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scene") / "s"
+    scenes.write(folder, 40, scenes.World(4, 64, 0), test=0.25)
+    return folder
+
+
+def test_a_stage_that_trains_the_head_leaves_the_backbone_alone(
+    scene: Path, tmp_path: Path
+) -> None:
+    class HeadOnly(Busy):
+        def stages(self, epochs: int, patience: int | None) -> list[Stage]:
+            return [Stage(epochs, head_only=True)]
+
+    METHODS["busy"] = HeadOnly
+    states = []
+    for epochs in (1, 3):
+        out = tmp_path / str(epochs)
+        train(scene / "labels.csv", scene / "images", out, method="busy", epochs=epochs, **TINY)
+        states.append(load_state(out / "last.safetensors")["model"])
+    upper = [{k: v for k, v in s.items() if k.startswith("backbone.")} for s in states]
+    assert same(*upper)
+    assert not same(*states)
+
+
+def test_a_stage_is_measured_by_itself(
+    monkeypatch: pytest.MonkeyPatch, scene: Path, tmp_path: Path
+) -> None:
+    values = iter([0.9, 0.5, 0.6, 0.7, 0.8, 0.85])
+    monkeypatch.setattr(Trainer, "_validate", lambda self, model: next(values))
+    run = train(
+        scene / "labels.csv",
+        scene / "images",
+        tmp_path / "r",
+        method="busy",
+        epochs=6,
+        patience=2,
+        **TINY,
+    )
+    assert [round(line["val_mAP"], 2) for line in run.history()] == [0.9, 0.5, 0.6, 0.7, 0.8, 0.85]
+    assert run.record.best_epoch == 1
+
+
+def test_settings_that_are_lists(scene: Path, tmp_path: Path) -> None:
+    settings = make_settings(method="busy", options={"relabel_at": "1,2", "scale": "0.5"})
+    assert settings.options == {"relabel_at": (1, 2), "scale": 0.5}
+    call: dict[str, Any] = {"method": "busy", "options": {"relabel_at": "1,2"}, "epochs": 2, **TINY}
+    for _ in range(2):
+        run = train(scene / "labels.csv", scene / "images", tmp_path / "r", resume=True, **call)
+    assert run.record.finished
+    call["options"] = {"relabel_at": "1"}
+    with pytest.raises(InputError, match="was started with options"):
+        train(scene / "labels.csv", scene / "images", tmp_path / "r", resume=True, **call)
+
+
+def test_resuming_with_other_labels_is_refused(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv")
+    train(table, scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
+    flipped = table.with_cells(table.cells.with_values(-table.cells.values))
+    with pytest.raises(InputError, match="other labels"):
+        train(
+            flipped, scene / "images", tmp_path / "r", method="bce", epochs=1, resume=True, **TINY
+        )
+
+
+def test_labels_of_a_model_stay_so_and_are_no_truth(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv")
+    cells = table.cells
+    sources = np.zeros(len(cells.values), dtype=np.int8)
+    sources[::3] = MODEL
+    mixed = table.with_cells(Cells(cells.starts, cells.columns, cells.values, None, sources))
+    run = train(mixed, scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
+    done = complete(run, 0.9).table
+    assert np.array_equal(done.cells.sources_or_human(), sources)
+    assert np.array_equal(done.dense(), table.dense())
+
+
+def test_classes_left_out_keep_their_labels(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv").with_more_classes(["unicorn"])
+    absent = Cells(
+        np.arange(len(table) + 1),
+        np.full(len(table), 4, np.int32),
+        np.full(len(table), -1, np.int8),
+    )
+    table = table.merge(table.with_cells(absent))
+    run = train(
+        table, scene / "images", tmp_path / "r", method="bce", epochs=1, drop_empty=True, **TINY
+    )
+    assert run.record.classes == list(table.classes)[:4]
+    done = complete(run, 0.9).table
+    assert np.array_equal(done.dense(), table.dense())
+
+
+def test_confident_scores_do_not_tie() -> None:
+    logits = torch.tensor([[40.0], [30.0], [20.0], [18.0]])
+    scores, _ = gather(iter([(np.arange(4), logits)]))
+    assert len(np.unique(scores[1:])) == 3
+
+
+def test_nothing_readable_is_an_error(scene: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    for name in read_labels(scene / "labels.csv").ids:
+        (images / name).write_bytes(b"no picture")
+    for frozen in ("nothing", "all"):
+        call: dict[str, Any] = {"method": "bce", "frozen": frozen, "epochs": 1, **TINY}
+        with (
+            pytest.warns(UserWarning, match="left out"),
+            pytest.raises(JobError, match="no training"),
+        ):
+            train(scene / "labels.csv", images, tmp_path / frozen, cache=tmp_path / "c", **call)
+
+
+def test_runs_without_weights_do_not_load(scene: Path, tmp_path: Path) -> None:
+    from partlabel.checkpoint import save_state
+
+    train(
+        scene / "labels.csv",
+        scene / "images",
+        tmp_path / "r",
+        method="bce",
+        epochs=1,
+        frozen="lower",
+        cache=tmp_path / "c",
+        **TINY,
+    )
+    for name in ("best.safetensors", "backbone.safetensors"):
+        good = (tmp_path / "r" / name).read_bytes()
+        save_state(tmp_path / "r" / name, {})
+        with pytest.raises(InputError, match="weights do not fit"):
+            load(tmp_path / "r")
+        (tmp_path / "r" / name).write_bytes(good)
+    assert load(tmp_path / "r").classes
+
+
+def test_evaluate_without_common_classes(scene: Path, tmp_path: Path) -> None:
+    run = train(
+        scene / "labels.csv", scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY
+    )
+    other = read_labels(scene / "labels.csv").with_more_classes(["x"]).with_classes(["x"])
+    with pytest.raises(InputError, match="none of the run's classes"):
+        evaluate(Run(run.folder), other, scene / "images")

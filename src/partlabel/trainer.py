@@ -4,12 +4,9 @@ Nothing random carries over from one step to the next (see ``randomness``), so a
 at any moment and resumed ends in the same bits as one that was not.
 """
 
-import copy
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +19,9 @@ from torch import Tensor, nn
 
 from partlabel.checkpoint import load_state, save_state
 from partlabel.data import Batch, Inputs, Rows, in_batches, seed_generator
+from partlabel.ema import follow, make_teacher
 from partlabel.errors import InputError, JobError, some
+from partlabel.interruption import interruptible
 from partlabel.labels import LabelTable
 from partlabel.methods import Method, Stage
 from partlabel.metrics import evaluate
@@ -135,7 +134,7 @@ class Trainer:
         self.objective = Objective(model, method).to(self.fabric.device)
         self.stages = method.stages(settings.epochs, settings.patience)
         ema = settings.ema if settings.ema is not None else method.ema
-        self.ema, self.teacher = ema, None if ema is None else _frozen_copy(model)
+        self.ema, self.teacher = ema, None if ema is None else make_teacher(model)
         self.id_keys = keys(train.table.ids)[train.rows]
         small = math.prod(train.table.shape) <= _SMALL_TABLE
         self.labels = torch.from_numpy(train.table.dense()) if small else None
@@ -149,7 +148,7 @@ class Trainer:
         self._start_stage()
         if self.checkpoint.exists():
             self._restore()
-        with _interruptible() as interrupted:
+        with interruptible() as interrupted:
             while self.progress.stage < len(self.stages):
                 self._epoch(interrupted)
                 self._maybe_save(force=self.progress.stage == len(self.stages))
@@ -210,7 +209,7 @@ class Trainer:
         self.optimizer.step()
         place.total_steps += 1
         if self.teacher is not None:
-            _follow(self.teacher, self.model, self.ema or 0.0, place.total_steps)
+            follow(self.teacher, self.model, self.ema or 0.0, place.total_steps)
         for name, value in values.items():
             place.sums[name] = place.sums.get(name, 0.0) + value
         self.watcher.step(values, len(batch))
@@ -253,7 +252,7 @@ class Trainer:
         if scores[best] > place.best or math.isnan(scores[best]):
             place.best, place.best_epoch = scores[best], place.epoch
             kept = self.model if best == "val_mAP" or self.teacher is None else self.teacher
-            self.best_weights = trained_weights(kept)
+            self.best_weights = kept.trained_weights()
         if scores[best] > place.stage_best or math.isnan(scores[best]):
             place.stage_best, place.stale = scores[best], 0
         else:
@@ -342,11 +341,11 @@ class Trainer:
             return
         state = {
             "progress": vars(self.progress),
-            "model": trained_weights(self.model),
+            "model": self.model.trained_weights(),
             "best": self.best_weights,
             "method": self.method.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "teacher": {} if self.teacher is None else trained_weights(self.teacher),
+            "teacher": {} if self.teacher is None else self.teacher.trained_weights(),
             "broken": self.broken,
         }
         save_state(self.checkpoint, state)
@@ -384,51 +383,3 @@ def gather(
         return np.empty((0, 0)), np.empty(0, dtype=np.int64)
     rows = np.concatenate([rows for rows, _ in parts])
     return np.concatenate([scores for _, scores in parts]), rows
-
-
-def trained_weights(model: Classifier) -> dict[str, Tensor]:
-    """A copy of the weights, without those of the frozen part of the backbone."""
-    parts = {"backbone.upper.": model.backbone.upper, "head.": model.head}
-    return {
-        prefix + name: value.detach().clone()
-        for prefix, part in parts.items()
-        for name, value in part.state_dict().items()
-    }
-
-
-def _frozen_copy(model: Classifier) -> Classifier:
-    teacher = copy.deepcopy(model).eval()
-    for parameter in teacher.parameters():
-        parameter.requires_grad_(False)
-    return teacher
-
-
-@torch.no_grad()
-def _follow(teacher: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """Move the teacher towards the model, faster at first."""
-    weight = 1 - min(decay, (1 + step) / (10 + step))
-    for mine, theirs in zip(teacher.parameters(), model.parameters(), strict=True):
-        mine.lerp_(theirs, weight)
-    for kept, current in zip(teacher.buffers(), model.buffers(), strict=True):
-        kept.copy_(current)
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C only raises a flag, so that a step is never cut in two; a second one stops at once."""
-    pressed: list[bool] = []
-
-    def note(number: int, frame: Any) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(True)
-
-    try:
-        before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not in the main thread, where no signals arrive
-        yield lambda: False
-        return
-    try:
-        yield lambda: bool(pressed)
-    finally:
-        signal.signal(signal.SIGINT, before)

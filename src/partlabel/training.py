@@ -24,7 +24,7 @@ from partlabel.run import Record, Run, build, open_folder
 from partlabel.settings import Settings, make_settings
 from partlabel.simulate import HOLDOUT
 from partlabel.terminal import progress
-from partlabel.trainer import Examples, InputSource, Trainer, Watcher, trained_weights
+from partlabel.trainer import Examples, InputSource, Trainer, Watcher
 from partlabel.watching import watch
 
 
@@ -118,7 +118,7 @@ def _fit(
     if len(trainer.broken) + len(broken) >= len(train_rows) and not done.total_steps:
         raise JobError("no training image could be read")
     run.write_log(done.history)
-    save_state(run.folder / "best.safetensors", trained_weights(model))
+    save_state(run.folder / "best.safetensors", model.trained_weights())
     record.broken = broken + [trainer.broken[row] for row in sorted(trainer.broken)]
     record.finished, record.best_epoch = True, done.best_epoch + 1
     record.best_val_mAP = done.best if np.isfinite(done.best) else None

@@ -36,6 +36,15 @@ class Classifier(nn.Module):
         """Where the model is."""
         return next(self.parameters()).device
 
+    def trained_weights(self) -> dict[str, Tensor]:
+        """A copy of the weights, without those of the frozen part of the backbone."""
+        parts = {"backbone.upper.": self.backbone.upper, "head.": self.head}
+        return {
+            prefix + name: value.detach().clone()
+            for prefix, part in parts.items()
+            for name, value in part.state_dict().items()
+        }
+
     def predict(
         self, images: Iterable[str | Path], batch: int = 32, workers: int = 0
     ) -> NDArray[np.float32]:

@@ -27,6 +27,9 @@ def test_what_is_called_present_or_absent_is_right_often_enough(case: Any) -> No
     decided = thresholds.decide(scores)
     for j in range(labels.shape[1]):
         known = labels[:, j] != 0
+        if len(np.unique(labels[known, j])) < 2:
+            assert not decided[:, j].any()
+            continue
         limits, widest = {}, {}
         for sign in (1, -1):
             limits[sign], widest[sign] = np.inf, 0

@@ -32,6 +32,8 @@ class Thresholds:
 def choose_thresholds(scores: NDArray[Any], labels: NDArray[Any], precision: float) -> Thresholds:
     """The widest thresholds at which the known labels given here reach a precision.
 
+    A class of which not both kinds of label are known gets none.
+
     Args:
         scores: [n, C]
         labels: [n, C] in {-1, 0, 1}
@@ -41,6 +43,8 @@ def choose_thresholds(scores: NDArray[Any], labels: NDArray[Any], precision: flo
     for j in range(labels.shape[1]):
         known = labels[:, j] != 0
         score, label = scores[known, j], labels[known, j]
+        if len(np.unique(label)) < 2:
+            continue  # with one kind of label, any threshold would pass
         present[j] = _lowest(score, label == PRESENT, precision)
         absent[j] = -_lowest(-score, label == ABSENT, precision)
     crossed = absent >= present  # between them both would hold, so neither is believed there

@@ -28,30 +28,30 @@ def train(
     images: Images,
     out: Annotated[Path, typer.Option("--out", help="The folder of the run; new or empty.")],
     method: Annotated[str, typer.Option(help="bce (known labels only) or an (unknown is absent).")],
-    backbone: Annotated[Optional[str], _option(help="A network of timm. [tf_efficientnet_lite0]")] = None,  # noqa: UP045
-    weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. [imagenet]")] = None,  # noqa: UP045
+    backbone: Annotated[Optional[str], _option(help="A network of timm. (default: tf_efficientnet_lite0)")] = None,  # noqa: UP045
+    weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. (default: imagenet)")] = None,  # noqa: UP045
     frozen: Annotated[bool, _option("--frozen", help="Keep the backbone as it is; its features are cached, and the head trains in seconds.")] = False,
     unfreeze: Annotated[Optional[str], _option(help="last: train all that comes after the last map of stride 16.")] = None,  # noqa: UP045
-    size: Annotated[Optional[int], _option(help="Pixels; pictures are squashed to a square. [224]")] = None,  # noqa: UP045
-    epochs: Annotated[Optional[int], _option(help="[15]")] = None,  # noqa: UP045
-    batch: Annotated[Optional[int], _option(help="Images in a step. [32]")] = None,  # noqa: UP045
-    optimizer: Annotated[Optional[str], _option(help="sgd, adam, adamw or rmsprop. [adam]")] = None,  # noqa: UP045
-    lr: Annotated[Optional[float], _option(help="Learning rate. [0.001]")] = None,  # noqa: UP045
-    weight_decay: Annotated[Optional[float], _option(help="Not on biases and norms. [0]")] = None,  # noqa: UP045
+    size: Annotated[Optional[int], _option(help="Pixels; pictures are squashed to a square. (default: 224)")] = None,  # noqa: UP045
+    epochs: Annotated[Optional[int], _option(help="(default: 15)")] = None,  # noqa: UP045
+    batch: Annotated[Optional[int], _option(help="Images in a step. (default: 32)")] = None,  # noqa: UP045
+    optimizer: Annotated[Optional[str], _option(help="sgd, adam, adamw or rmsprop. (default: adam)")] = None,  # noqa: UP045
+    lr: Annotated[Optional[float], _option(help="Learning rate. (default: 0.001)")] = None,  # noqa: UP045
+    weight_decay: Annotated[Optional[float], _option(help="Not on biases and norms. (default: 0)")] = None,  # noqa: UP045
     decay_all: Annotated[bool, _option("--decay-all", help="Weight decay on biases and norms too.")] = False,
-    momentum: Annotated[Optional[float], _option(help="Of sgd. [0.9]")] = None,  # noqa: UP045
-    schedule: Annotated[Optional[str], _option(help="constant, step, cosine, onecycle or plateau. [constant]")] = None,  # noqa: UP045
-    lr_warmup: Annotated[Optional[float], _option(help="Share of the steps in which the learning rate rises. [0]")] = None,  # noqa: UP045
+    momentum: Annotated[Optional[float], _option(help="Of sgd. (default: 0.9)")] = None,  # noqa: UP045
+    schedule: Annotated[Optional[str], _option(help="constant, step, cosine, onecycle or plateau. (default: constant)")] = None,  # noqa: UP045
+    lr_warmup: Annotated[Optional[float], _option(help="Share of the steps in which the learning rate rises. (default: 0)")] = None,  # noqa: UP045
     clip: Annotated[Optional[float], _option(help="Largest norm of the gradient.")] = None,  # noqa: UP045
     ema: Annotated[Optional[float], _option(help="Keep a running mean of the weights, such as 0.9997; validated beside them, the better is kept.")] = None,  # noqa: UP045
     patience: Annotated[Optional[int], _option(help="Stop after so many epochs without a better validation.")] = None,  # noqa: UP045
-    seed: Annotated[Optional[int], _option(help="[0]")] = None,  # noqa: UP045
-    split: Annotated[Optional[str], _option(help="Train on this split. [train if there is one, else all]")] = None,  # noqa: UP045
-    val: Annotated[Optional[float], _option(help="Share of the split to validate on. [0.2]")] = None,  # noqa: UP045
-    val_split: Annotated[Optional[str], _option(help="Validate on this split instead. [holdout if there is one]")] = None,  # noqa: UP045
+    seed: Annotated[Optional[int], _option(help="(default: 0)")] = None,  # noqa: UP045
+    split: Annotated[Optional[str], _option(help="Train on this split. (default: train if there is one, else all)")] = None,  # noqa: UP045
+    val: Annotated[Optional[float], _option(help="Share of the split to validate on. (default: 0.2)")] = None,  # noqa: UP045
+    val_split: Annotated[Optional[str], _option(help="Validate on this split instead. (default: holdout if there is one)")] = None,  # noqa: UP045
     strict: Annotated[bool, _option("--strict", help="An unreadable image is an error, before training.")] = False,
     drop_empty: Annotated[bool, _option("--drop-empty", help="Leave out classes that no training image is known to have.")] = False,
-    workers: Annotated[Optional[int], _option(help="Processes that decode images. [0]")] = None,  # noqa: UP045
+    workers: Annotated[Optional[int], _option(help="Processes that decode images. (default: 0)")] = None,  # noqa: UP045
     cache_pixels: Annotated[bool, _option("--cache-pixels", help="Keep decoded pictures on disk; worth it for large photos and many epochs.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to RUN/tensorboard.")] = False,
     options: Annotated[Optional[list[str]], typer.Option("--set", help="key=value: a setting of the method; may be repeated.")] = None,  # noqa: UP045
@@ -188,7 +188,9 @@ def complete(
 
     done = scoring.complete(Run(run), min_precision, cache, note)
     share = done.filled / max(done.unknown, 1)
-    say(f"filled in {done.filled:,} of {done.unknown:,} unknown labels ({share:.1%})")
+    say(f"filled in {done.filled:,} of {done.unknown:,} unknown labels ({share:.1%}), "
+        f"at {min_precision:.0%} on validation labels: {done.present:,} present, "
+        f"{done.filled - done.present:,} absent")  # fmt: skip
     if done.suspects:
         image, name, score = done.suspects[0]
         say(f"{len(done.suspects):,} known labels look wrong to the model, most of all "

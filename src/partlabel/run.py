@@ -147,6 +147,8 @@ class Run:
         return weights
 
     def _need(self, name: str) -> None:
+        if not self.exists():
+            raise FileError(self.folder, "there is no run here (run.json is missing)")
         if not (self.folder / name).is_file():
             raise FileError(self.folder, f"{name} is missing; train again")
 

@@ -131,6 +131,7 @@ class Completion:
     Args:
         table: known labels as they were, filled ones with source ``model``, a score for each cell.
         filled: number of unknown cells that became present or absent.
+        present: number of those that became present.
         unknown: number of cells that were unknown before.
         suspects: known labels that the model would have filled in the other way: image, class,
             score; the most confident first.
@@ -138,6 +139,7 @@ class Completion:
 
     table: LabelTable
     filled: int
+    present: int
     unknown: int
     suspects: list[tuple[str, str, float]]
 
@@ -165,7 +167,7 @@ def complete(
     if silent.any():
         names = some([name for name, none in zip(table.classes, silent, strict=True) if none])
         note(f"nothing is filled in for {count(int(silent.sum()), 'class', 'classes')}: {names}; "
-             f"too few validation labels reach {min_precision:.0%}")  # fmt: skip
+             f"too few validation labels of both kinds reach {min_precision:.0%}")  # fmt: skip
     known = table.dense()
     values = np.where(scored.readable[:, None], thresholds.decide(np.nan_to_num(scored.scores)), 0)
     rows, columns = np.nonzero(known * values < 0)
@@ -182,7 +184,8 @@ def complete(
     left_out = [name for name in given.classes if name not in table.classes]
     if left_out:
         completed = completed.merge(given.with_classes(left_out))
-    return Completion(completed, int(filled.sum()), int((known == 0).sum()), suspects)
+    present = int((filled & (values == 1)).sum())
+    return Completion(completed, int(filled.sum()), present, int((known == 0).sum()), suspects)
 
 
 def _filled(

@@ -72,7 +72,7 @@ def read_options(method: type[Method], given: dict[str, Any]) -> dict[str, Any]:
     }
     read = {}
     for name, value in given.items():
-        parameter = parameters[one_of(f"setting of {method.__name__}", name, parameters)]
+        parameter = parameters[one_of("setting of this method", name, parameters)]
         read[name] = _read_value(name, value, TypeAdapter(parameter.annotation))
     return read
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.checkpoint import save_state
-from partlabel.data import Pictures
+from partlabel.data import Pictures, Rows
 from partlabel.errors import FileError, InputError, JobError, count, some
 from partlabel.features import cache_pixels, cached_maps, default_cache
 from partlabel.formats import read_labels
@@ -79,6 +79,7 @@ def train(
         run.write(record)
     method.prepare(table.subset(train_rows))
     with watch(run, tensorboard=tensorboard) as watcher:
+        watcher.note(_about(given, table, train_rows, val_rows))
         _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)
     return run
 
@@ -123,6 +124,17 @@ def _fit(
     record.finished, record.best_epoch = True, done.best_epoch + 1
     record.best_val_mAP = done.best if np.isfinite(done.best) else None
     run.write(record)
+
+
+def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows) -> str:
+    """What is trained and validated on, and what is left out."""
+    lines = f"training on {count(len(train), 'image')}, validating on {count(len(val), 'image')}"
+    if table.splits is not None:
+        used = set(table.splits.take(np.concatenate([train, val])))
+        unused = sorted({name for name in table.splits if name} - used)
+        lines += f"; not used: split {some(unused)}" if unused else ""
+    dropped = [name for name in given.classes if name not in table.classes]
+    return lines + (f"; classes left out: {some(dropped, 20)}" if dropped else "")
 
 
 def _check_views(settings: Settings) -> None:
@@ -171,10 +183,16 @@ def choose_rows(
     present = table.subset(rows).counts().present
     empty = [name for name, number in zip(table.classes, present, strict=True) if not number]
     if empty and not settings.drop_empty:
+        there = table.subset(val).with_classes(empty).counts().present.any()
+        moved = (
+            "the validation images have some: try another --seed or --val-split, or "
+            if there
+            else ""
+        )
         raise InputError(
             f"no training image is known to have {some(empty)}; "
-            f"{count(len(empty), 'class', 'classes')} cannot be learned. "
-            "Leave them out with --drop-empty (drop_empty=True)"
+            f"{count(len(empty), 'class', 'classes')} cannot be learned: {moved}"
+            "leave them out with --drop-empty (drop_empty=True)"
         )
     if empty:
         table = table.with_classes([name for name in table.classes if name not in set(empty)])

@@ -52,6 +52,10 @@ class Display:
         """Keeps the log as far as the checkpoint."""
         self.run.write_log(history)
 
+    def note(self, message: str) -> None:
+        """Something worth knowing before it starts."""
+        self.bar.console.print(message, markup=False)
+
     def warn(self, message: str) -> None:
         """Something the user should know."""
         warnings.warn(message, PartlabelWarning, stacklevel=2)

@@ -65,6 +65,16 @@ def test_every_room_is_listed() -> None:
     assert rooms == set().union(*ROOMS)
 
 
+def test_every_public_name_can_be_the_first_that_is_used() -> None:
+    """Each in a process of its own: no module may rely on another having been imported."""
+    names = ["heads", "losses", "methods", "metrics", "simulate", "scenes", "load", "train"]
+    code = "import sys, partlabel; assert getattr(partlabel, sys.argv[1]) is not None"
+    calls = [[sys.executable, "-c", code, name] for name in names]
+    running = [subprocess.Popen(call, stderr=subprocess.DEVNULL) for call in calls]
+    failed = [n for n, process in zip(names, running, strict=True) if process.wait() != 0]
+    assert failed == []
+
+
 def test_help_and_mistakes_do_not_import_torch() -> None:
     code = (
         "import sys; from partlabel.cli import main;"

@@ -25,7 +25,7 @@ from partlabel.settings import Settings, make_settings
 from partlabel.simulate import HOLDOUT
 from partlabel.terminal import progress
 from partlabel.trainer import Examples, InputSource, Trainer, Watcher
-from partlabel.watching import watch
+from partlabel.watching import need_tensorboard, watch
 
 
 def train(
@@ -55,6 +55,8 @@ def train(
     given = labels if isinstance(labels, LabelTable) else read_labels(labels)
     chosen = make_settings(**settings)
     _check_views(chosen)
+    if tensorboard:
+        need_tensorboard()
     table, train_rows, val_rows = choose_rows(given, chosen)
     files = ImageFiles(images)
     paths = find_files(table, files, np.concatenate([train_rows, val_rows]), strict=chosen.strict)
@@ -244,14 +246,20 @@ def make_inputs(
             with progress("decoding") as bar:
                 cache_pixels(pictures, folder, settings.workers, bar)
         return pictures
+    pooled = settings.frozen == "all" and not getattr(model.head, "needs_maps", True)
     with progress("computing features") as bar:
         return cached_maps(
             model.backbone,
             settings.backbone,
             pictures,
             folder,
-            pooled=settings.frozen == "all" and not getattr(model.head, "needs_maps", True),
+            pooled=pooled and _fits(len(table) * model.backbone.channels * 4),
             workers=settings.workers,
             progress=bar,
             broken=broken,
         )
+
+
+def _fits(size: int) -> bool:
+    """Whether so many bytes are well below the free memory; else maps are read from disk."""
+    return size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

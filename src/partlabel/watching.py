@@ -4,7 +4,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -64,7 +63,7 @@ class Display:
 @contextmanager
 def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Display]:
     """Show the training of a run while the block runs, and keep its log."""
-    board = _board(run.folder) if tensorboard else None
+    board = need_tensorboard()(run.folder / "tensorboard") if tensorboard else None
     try:
         with Progress(
             TextColumn("{task.description}"),
@@ -81,12 +80,12 @@ def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Display]:
             board.close()
 
 
-def _board(folder: Path) -> Any:
+def need_tensorboard() -> Any:
+    """TensorBoard's writer, or an error that says how to get it."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise InputError(
             "--tensorboard needs another package: pip install 'partlabel[track]'"
         ) from error
-    writer: Any = SummaryWriter
-    return writer(folder / "tensorboard")
+    return SummaryWriter

@@ -10,7 +10,6 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.fx.passes.split_module import split_module
 
-from partlabel import torchvision_shim  # noqa: F401  # before timm
 from partlabel.errors import InputError
 from partlabel.models.weights import DEFAULT_BACKBONE, load_packaged
 

@@ -1,6 +1,7 @@
 """How a training looks while it goes: bars in a terminal, a line an epoch elsewhere."""
 
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,17 +21,20 @@ class Display:
         self.bar, self.run, self.board = bar, run, board
         self.whole = bar.add_task("epochs", total=None)
         self.part = bar.add_task("", total=None)
-        self.steps = 1
+        self.steps, self.images, self.started = 1, 0, time.monotonic()
 
     def begin(self, epoch: int, epochs: int, steps: int, done: int) -> None:
         """An epoch begins."""
-        self.steps = max(steps, 1)
+        self.steps, self.images, self.started = max(steps, 1), 0, time.monotonic()
         self.bar.update(self.whole, completed=epoch, total=epochs)
         self.bar.reset(self.part, total=steps, completed=done, description="")
 
     def step(self, parts: dict[str, float], images: int) -> None:
         """A step was done."""
+        self.images += images
+        speed = self.images / max(time.monotonic() - self.started, 1e-9)
         told = "  ".join(f"{name} {value:.4f}" for name, value in parts.items())
+        told += f"  {speed:.0f} images/s"
         self.bar.update(self.part, advance=1, description=told)
         self.bar.update(self.whole, advance=1 / self.steps)
 

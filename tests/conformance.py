@@ -11,7 +11,7 @@ from partlabel import scenes
 from partlabel.checkpoint import load_state, same
 from partlabel.data import Batch
 from partlabel.labels import LabelTable
-from partlabel.methods import METHODS, Method
+from partlabel.methods import METHODS, Method, Task
 from partlabel.run import load
 from partlabel.settings import make_settings
 from partlabel.training import train
@@ -37,6 +37,12 @@ class MethodConformance:
         torch.manual_seed(0)
         return METHODS[self.name](**self.options)
 
+    @staticmethod
+    def validation(classes: int) -> LabelTable:
+        """Two images, everything known."""
+        names = [f"c{j}" for j in range(classes)]
+        return LabelTable(["v", "w"], names, [[1] * classes, [-1] * classes])
+
     def cost(self, labels: Any, dtype: torch.dtype = torch.float32) -> tuple[float, float]:
         """Loss and gradient norm of one batch."""
         labels = torch.tensor(labels, dtype=torch.float32)
@@ -46,7 +52,7 @@ class MethodConformance:
         table = LabelTable(
             [f"{i}" for i in rows], [f"c{j}" for j in range(labels.shape[1])], labels.numpy()
         )
-        method.prepare(table)
+        method.prepare(Task(table, self.validation(labels.shape[1]), epochs=2))
         torch.manual_seed(1)
         shape = (len(labels), 3, SIZE, SIZE)
         views = {view: torch.randint(0, 255, shape, dtype=torch.uint8) for view in method.views}

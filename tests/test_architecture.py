@@ -13,7 +13,7 @@ ROOMS = [
     {"errors"},
     {"files", "randomness", "terminal"},
     {"labels"},
-    {"images"},
+    {"images", "memory"},
     {"formats"},
     {"simulate", "scenes", "metrics"},
     {"inspection"},

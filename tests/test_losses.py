@@ -1,5 +1,6 @@
 """Losses against plain numpy, and at logits where careless formulas overflow."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,23 +43,241 @@ def test_bce(case: Any) -> None:
     assert torch_loss("bce", logits, labels, normalize="image") == pytest.approx(by_image, abs=1e-9)
 
 
-@given(cases())
-def test_assume_negative(case: Any) -> None:
+def p_of(x: float) -> float:
+    return 1 / (1 + np.exp(-x)) if x >= 0 else np.exp(x) / (1 + np.exp(x))
+
+
+def pos(x: float) -> float:
+    return float(np.logaddexp(0, -x))
+
+
+def neg(x: float) -> float:
+    return float(np.logaddexp(0, x))
+
+
+def entropy(x: float) -> float:
+    return p_of(x) * pos(x) + p_of(-x) * neg(x)
+
+
+def shifted(x: float, margin: float) -> float:
+    return max(p_of(x) - margin, 0.0)
+
+
+# what a present, an unknown and an absent cell cost, as the papers write it
+CELLS: dict[str, tuple[dict[str, float], Callable[..., tuple[float, float, float]]]] = {
+    "assume_negative": ({}, lambda x: (pos(x), neg(x), neg(x))),
+    "down_weighted": ({"weight": 0.1}, lambda x, weight: (pos(x), weight * neg(x), neg(x))),
+    "label_smoothing": (
+        {"epsilon": 0.1},
+        lambda x, epsilon: (
+            (1 - epsilon) * pos(x) + epsilon * neg(x),
+            (1 - epsilon) * neg(x) + epsilon * pos(x),
+            (1 - epsilon) * neg(x) + epsilon * pos(x),
+        ),
+    ),
+    "negative_label_smoothing": (
+        {"epsilon": 0.3},
+        lambda x, epsilon: (pos(x), (1 - epsilon) * neg(x) + epsilon * pos(x), neg(x)),
+    ),
+    "focal": (
+        {"gamma": 2.0, "alpha": 0.75},
+        lambda x, gamma, alpha: (
+            alpha * p_of(-x) ** gamma * pos(x),
+            (1 - alpha) * p_of(x) ** gamma * neg(x),
+            (1 - alpha) * p_of(x) ** gamma * neg(x),
+        ),
+    ),
+    "asymmetric": (
+        {"gamma_positive": 0.5, "gamma_negative": 2.0, "margin": 0.2},
+        lambda x, gamma_positive, gamma_negative, margin: (
+            p_of(-x) ** gamma_positive * pos(x),
+            *[shifted(x, margin) ** gamma_negative * -np.log1p(-shifted(x, margin))] * 2,
+        ),
+    ),
+    "entropy_maximization": (
+        {"alpha": 0.2},
+        lambda x, alpha: (pos(x), -alpha * entropy(x), neg(x)),
+    ),
+    "entropy_minimization": (
+        {"weight": 0.01},
+        lambda x, weight: (pos(x), weight * entropy(x), neg(x)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+@given(case=cases())
+def test_means_over_cells(name: str, case: Any) -> None:
     logits, labels = case
-    cost = cross_entropy(logits, np.where(labels == 1, 1, -1))
-    assert torch_loss("assume_negative", logits, labels) == pytest.approx(cost.mean(), abs=1e-9)
+    hyper, costs = CELLS[name]
+    cells = [
+        costs(x, **hyper)[{1: 0, 0: 1, -1: 2}[y]]
+        for x, y in zip(logits.flat, labels.flat, strict=True)
+    ]
+    expected = pytest.approx(sum(cells) / len(cells), rel=1e-7, abs=1e-9)
+    assert torch_loss(name, logits, labels, **hyper) == expected
+
+
+def test_defaults_are_those_of_the_paper() -> None:
+    logits, labels = np.array([[0.3, -1.2, 2.0]]), np.array([[1, 0, -1]])
+    for name, (hyper, _) in CELLS.items():
+        if name != "asymmetric":
+            assert torch_loss(name, logits, labels) == torch_loss(name, logits, labels, **hyper)
+    paper = {"gamma_positive": 0.0, "gamma_negative": 2.0, "margin": 0.2}
+    given_all = torch_loss("asymmetric", logits, labels, **paper)
+    assert torch_loss("asymmetric", logits, labels) == given_all
+
+
+@given(cases(), st.sampled_from([0.0, 1.0, 2.0]))
+def test_asymmetric_without_margin(case: Any, gamma: float) -> None:
+    logits, labels = case
+    cells = [
+        pos(x) if y == 1 else p_of(x) ** gamma * neg(x)
+        for x, y in zip(logits.flat, labels.flat, strict=True)
+    ]
+    loss = torch_loss("asymmetric", logits, labels, gamma_negative=gamma, margin=0.0)
+    assert loss == pytest.approx(np.mean(cells), rel=1e-7, abs=1e-9)
+
+
+def epr(logits: Any, labels: Any, expected: float) -> float:
+    scores = np.vectorize(p_of)(logits)
+    pull = ((scores.sum(axis=1).mean() - expected) / logits.shape[1]) ** 2
+    return float(cross_entropy(logits, labels).mean() + pull)
+
+
+@given(cases(), st.floats(0.5, 4))
+def test_expected_positive(case: Any, expected: float) -> None:
+    loss = torch_loss("expected_positive", *case, expected=expected)
+    assert loss == pytest.approx(epr(case[0], case[1], expected), rel=1e-7, abs=1e-9)
+
+
+@given(cases(), st.floats(0.5, 4), st.integers(0, 100))
+def test_role(case: Any, expected: float, seed: int) -> None:
+    logits, labels = case
+    other = np.random.default_rng(seed).normal(0, 3, logits.shape)
+    loss = torch_loss("role", logits, labels, estimates=torch.from_numpy(other), expected=expected)
+    halves = []
+    for mine, theirs in ((logits, other), (other, logits)):
+        cross = [
+            p_of(t) * pos(m) + p_of(-t) * neg(m)
+            for m, t in zip(mine.flat, theirs.flat, strict=True)
+        ]
+        halves.append(epr(mine, labels, expected) + np.mean(cross))
+    assert loss == pytest.approx(np.mean(halves), rel=1e-7, abs=1e-9)
+
+
+def test_role_stops_the_gradient_between_the_two() -> None:
+    """The classifier's gradient is half of that of its own half, the estimator being a constant."""
+    torch.manual_seed(0)
+    logits, estimates = (torch.randn(3, 4, dtype=torch.float64) for _ in range(2))
+    labels = torch.tensor([[1, 0, 0, -1]] * 3)
+    logits.requires_grad_()
+    losses.role(logits, labels, estimates=estimates.requires_grad_(), expected=1.5).backward()  # type: ignore[no-untyped-call]
+    alone = logits.detach().clone().requires_grad_()
+    target = torch.sigmoid(estimates.detach())
+    cross = torch.nn.functional.binary_cross_entropy_with_logits(alone, target)
+    ((losses.expected_positive(alone, labels, expected=1.5) + cross) / 2).backward()
+    assert logits.grad is not None
+    assert alone.grad is not None
+    torch.testing.assert_close(logits.grad, alone.grad)
+
+
+@given(cases(), st.integers(0, 100))
+def test_soft_negative(case: Any, seed: int) -> None:
+    logits, labels = case
+    soft = np.random.default_rng(seed).random(logits.shape)
+    soft.flat[0] = 0.0  # a score of 0 is a label like any other
+    cells = [
+        s * pos(x) + (1 - s) * neg(x) if y == -1 else 0.0
+        for x, y, s in zip(logits.flat, labels.flat, soft.flat, strict=True)
+    ]
+    loss = torch_loss("soft_negative", logits, labels, beta=0.3, targets=torch.from_numpy(soft))
+    assert loss == pytest.approx(0.3 * np.mean(cells), rel=1e-7, abs=1e-9)
+
+
+@given(cases(), st.floats(0, 3), st.integers(0, 100))
+def test_expected_negative(case: Any, expected: float, seed: int) -> None:
+    logits, labels = case
+    prior = np.random.default_rng(seed).permutation(logits.size).reshape(logits.shape)
+    unknown = np.argwhere(labels == 0)
+    likeliest = sorted(map(tuple, unknown), key=lambda at: -prior[at])
+    missing = max(round(len(labels) * expected - (labels == 1).sum()), 0)
+    assumed = np.where(labels == 0, -1, labels)
+    for at in likeliest[:missing]:
+        assumed[at] = 0
+    loss = torch_loss(
+        "expected_negative", logits, labels, prior=torch.from_numpy(prior), expected=expected
+    )
+    assert loss == pytest.approx(cross_entropy(logits, assumed).mean(), abs=1e-9)
+
+
+def test_spatial_consistency() -> None:
+    rng = np.random.default_rng(0)
+    maps, teacher = rng.normal(0, 2, (2, 3, 4, 2, 2))
+    labels = rng.integers(-1, 2, (3, 4))
+    logits = maps.mean(axis=(2, 3))
+    apart = (np.vectorize(p_of)(maps) - np.vectorize(p_of)(teacher)) ** 2
+    prior = torch.from_numpy(teacher.mean(axis=(2, 3)))
+    negatives = torch_loss("expected_negative", logits, labels, prior=prior, expected=2.0)
+    both = [torch.from_numpy(m).requires_grad_() for m in (maps, teacher)]
+    loss = losses.spatial_consistency(
+        torch.from_numpy(logits),
+        torch.from_numpy(labels),
+        0.5,
+        maps=both[0],
+        teacher_maps=both[1],
+        expected=2.0,
+    )
+    assert float(loss.detach()) == pytest.approx(negatives + 0.5 * apart.mean())
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert both[0].grad is not None
+    assert both[1].grad is None
+
+
+GRID = [*np.linspace(-12, 12, 97), -1e4, -100, -30, 30, 100, 1e4]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "digits"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
+)
+def test_gradient_of_entropy_maximization(dtype: torch.dtype, digits: float) -> None:
+    """Equation 5: alpha x p (1 - p) on unknown cells, p - 1 on present ones."""
+    logits = torch.tensor([GRID], dtype=dtype, requires_grad=True)
+    exact = logits.detach().double().numpy()[0]
+    for label, slope in (
+        (0, lambda x: 0.2 * x * p_of(x) * p_of(-x)),
+        (1, lambda x: -p_of(-x)),
+        (-1, p_of),
+    ):
+        logits.grad = None
+        losses.entropy_maximization(logits, torch.full((1, len(GRID)), label), 0.2).backward()  # type: ignore[no-untyped-call]
+        assert logits.grad is not None
+        found = logits.grad[0].double().numpy() * len(GRID)
+        with np.errstate(over="ignore"):
+            wanted = [slope(float(x)) for x in exact]
+        np.testing.assert_allclose(found, wanted, rtol=digits, atol=1e-12)
+
+
+ALL = [*CELLS, "bce", "batch_bce", "known_positives", "expected_positive", "role", "soft_negative"]
+MORE: dict[str, dict[str, Any]] = {
+    "expected_positive": {"expected": 1.5},
+    "role": {"expected": 1.5, "estimates": torch.tensor([[1e4, -1e4, -1e4, 1e4, 1e4, -1e4]])},
+    "soft_negative": {"targets": torch.tensor([[0, 0.5, 1, 0, 0.5, 1]])},
+}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", ["bce", "batch_bce", "assume_negative"])
+@pytest.mark.parametrize("name", ALL)
 def test_extreme_logits(name: str, dtype: torch.dtype) -> None:
-    logits = torch.tensor([[1e4, -1e4, 1e4, -1e4, 1e4]], dtype=dtype, requires_grad=True)
-    loss = getattr(losses, name)(logits, torch.tensor([[1, 1, -1, -1, 0]]))
+    values = [[1e4, -1e4, 1e4, -1e4, 1e4, -1e4]]
+    logits = torch.tensor(values, dtype=dtype, requires_grad=True)
+    loss = getattr(losses, name)(logits, torch.tensor([[1, 1, -1, -1, 0, 0]]), **MORE.get(name, {}))
     loss.backward()
     assert torch.isfinite(loss)
     assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()
-    assert float(logits.grad[0, 1]) < 0 < float(logits.grad[0, 2])
+    if name not in ("soft_negative", "known_positives"):
+        assert float(logits.grad[0, 1]) < 0 <= float(logits.grad[0, 2])
 
 
 def test_nothing_known_costs_nothing() -> None:
@@ -70,3 +289,11 @@ def test_nothing_known_costs_nothing() -> None:
         assert float(loss.detach()) == 0
     assert logits.grad is not None
     assert float(logits.grad.abs().sum()) == 0
+
+
+def test_known_positives() -> None:
+    logits = np.array([[0.0, 2.0, -1.0]])
+    assert torch_loss("known_positives", logits, np.array([[1, 1, 0]])) == pytest.approx(
+        (pos(0.0) + pos(2.0)) / 2
+    )
+    assert torch_loss("known_positives", logits, np.array([[0, -1, 0]])) == 0

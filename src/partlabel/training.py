@@ -17,7 +17,7 @@ from partlabel.features import cache_pixels, cached_maps, default_cache
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles, unreadable
 from partlabel.labels import HUMAN, LabelTable
-from partlabel.methods import METHODS, Method
+from partlabel.methods import METHODS, Method, Task
 from partlabel.models import Classifier
 from partlabel.randomness import key, keys, uniform
 from partlabel.run import Record, Run, build, open_folder
@@ -79,7 +79,8 @@ def train(
             weights = model.backbone.lower.state_dict()
             save_state(run.folder / "backbone.safetensors", weights)
         run.write(record)
-    method.prepare(table.subset(train_rows))
+    truth = by_humans(table.subset(val_rows))
+    method.prepare(Task(table.subset(train_rows), truth, chosen.epochs, run.folder))
     with watch(run, tensorboard=tensorboard) as watcher:
         watcher.note(_about(given, table, train_rows, val_rows))
         _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)

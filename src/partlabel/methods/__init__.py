@@ -1,11 +1,41 @@
 """Methods by name. A new one is a file here and a line in ``METHODS``."""
 
-from partlabel.methods.base import Method, Predict, Stage
-from partlabel.methods.bce import AssumeNegative, Bce
+from partlabel.methods.assumed import (
+    AssumeNegative,
+    Asymmetric,
+    DownWeighted,
+    Focal,
+    LabelSmoothing,
+    NegativeLabelSmoothing,
+    WeakAssumeNegative,
+    WeightNorm1,
+    WeightNorm2,
+)
+from partlabel.methods.base import Method, Predict, Stage, Task
+from partlabel.methods.bce import Bce
+from partlabel.methods.em import EntropyMaximization, EntropyMinimization
+from partlabel.methods.em_apl import EmApl
+from partlabel.methods.expected import ExpectedPositive, Role, RoleLinearInit
+from partlabel.methods.spatial import SpatialConsistency
 
-__all__ = ["METHODS", "Method", "Predict", "Stage"]
+__all__ = ["METHODS", "Method", "Predict", "Stage", "Task"]
 
 METHODS: dict[str, type[Method]] = {
     "bce": Bce,
     "an": AssumeNegative,
+    "dw": DownWeighted,
+    "wan": WeakAssumeNegative,
+    "l1r": WeightNorm1,
+    "l2r": WeightNorm2,
+    "ls": LabelSmoothing,
+    "n-ls": NegativeLabelSmoothing,
+    "focal": Focal,
+    "asl": Asymmetric,
+    "entmin": EntropyMinimization,
+    "epr": ExpectedPositive,
+    "role": Role,
+    "role-li": RoleLinearInit,
+    "en-scl": SpatialConsistency,
+    "em": EntropyMaximization,
+    "em-apl": EmApl,
 }

@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from partlabel import losses
 from partlabel.data import Batch
 from partlabel.labels import LabelTable
 from partlabel.models import Classifier
@@ -47,12 +50,29 @@ class Stage:
     patience: int | None = None
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a method is told before it starts.
+
+    Args:
+        labels: of the training images; row i of a batch is row i of this table.
+        validation: labels of the validation images, as humans gave them.
+        epochs: how many there are in all.
+        folder: where to keep on disk what is too large for a checkpoint; None for nowhere.
+    """
+
+    labels: LabelTable
+    validation: LabelTable
+    epochs: int
+    folder: Path | None = None
+
+
 class Method(nn.Module, ABC):
     """A way to learn from partial labels.
 
-    Constructor arguments are its settings. It is a module: per-cell parameters, queues and label
-    memories are parameters and buffers, and so are saved and resumed with the model. Subclasses
-    define :meth:`loss`, and what else they need.
+    Constructor arguments are its settings. It is a module: per-cell parameters and queues are
+    parameters and buffers, and so are saved and resumed with the model; pseudo-labels are in a
+    ``LabelMemory`` on disk. Subclasses define :meth:`loss`, and what else they need.
 
     Attributes:
         views: the views of each picture that ``loss`` wants; they go through the backbone together.
@@ -68,8 +88,8 @@ class Method(nn.Module, ABC):
         """The head that this method trains, unless the settings name another."""
         return Linear(features, classes)
 
-    def prepare(self, table: LabelTable) -> None:
-        """Look at the training labels and set up state, before the first step of a new run."""
+    def prepare(self, task: Task) -> None:
+        """Look at the labels and set up state, before the first step and after a stop."""
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """The parts of a training of ``epochs`` epochs."""
@@ -89,7 +109,26 @@ class Method(nn.Module, ABC):
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """What a batch costs: ``"loss"``, and its parts by name for the log."""
 
+    def estimates(self) -> Tensor | None:
+        """[N, C] how likely the method itself thinks each training label present, if it does."""
+        return None
+
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """The method's own parameters, as groups for the optimiser."""
         own = list(self.parameters())
         return [{"params": own, "lr": lr, "weight_decay": 0.0}] if own else []
+
+
+class OnLogits(Method):
+    """A method that looks at the logits of one view: subclasses define :meth:`cost`."""
+
+    @abstractmethod
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """What the logits [B, C] of a batch cost."""
+
+    def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
+        """The cost, and for the log how well known positives are learned."""
+        logits = model(batch.views["weak"])
+        with torch.no_grad():
+            positives = losses.known_positives(logits, batch.labels)
+        return {"loss": self.cost(logits, batch), "positives": positives}

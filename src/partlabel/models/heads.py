@@ -1,6 +1,7 @@
 """Heads: feature maps [B, D, H, W] to logits [B, C]."""
 
 from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 
 class Linear(nn.Module):
@@ -9,20 +10,23 @@ class Linear(nn.Module):
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
+        needs_maps: False if only the mean of a map matters, so that a cache may keep just that.
 
     >>> import torch
     >>> Linear(8, 3)(torch.zeros(2, 8, 7, 7)).shape
     torch.Size([2, 3])
     """
 
-    needs_maps = False
-    """Only the mean of a map matters, so a cache may keep just that."""
-
-    def __init__(self, features: int, classes: int) -> None:
+    def __init__(self, features: int, classes: int, *, needs_maps: bool = False) -> None:
         super().__init__()
+        self.needs_maps = needs_maps
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, D, H, W] to [B, C]."""
         logits: Tensor = self.classifier(maps.mean(dim=(2, 3)))
         return logits
+
+    def class_maps(self, maps: Tensor) -> Tensor:
+        """[B, D, H, W] to [B, C, H, W]: the logits of each place; their mean is :meth:`forward`."""
+        return conv2d(maps, self.classifier.weight[:, :, None, None], self.classifier.bias)

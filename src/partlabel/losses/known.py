@@ -1,14 +1,11 @@
-"""Losses on logits and partial labels, as free functions.
-
-All take ``logits`` [B, C] and ``labels`` [B, C] in {-1, 0, 1} (absent, unknown, present), and
-return a scalar. They are computed from logits, so they are exact and finite for any logit.
-"""
+"""Losses on known labels only."""
 
 from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+
+from partlabel.losses.cells import cost_of_present, mean, precise
 
 Normalize = Literal["classes", "batch", "image"]
 
@@ -28,14 +25,13 @@ def bce(logits: Tensor, labels: Tensor, normalize: Normalize = "classes") -> Ten
     >>> bce(torch.zeros(1, 2), torch.tensor([[1, 0]]), normalize="batch")
     tensor(0.6931)
     """
-    signs = labels.to(logits.dtype)
-    known = signs != 0
-    cost = torch.where(known, -logsigmoid(signs * logits), 0)
+    logits, known = precise(logits), labels != 0
+    cost = torch.where(known, cost_of_present(labels * logits), 0)
     if normalize == "classes":
-        return cost.sum() / max(cost.numel(), 1)
+        return mean(cost)
     if normalize == "batch":
         return cost.sum() / known.sum().clamp(min=1)
-    return (cost.sum(dim=1) / known.sum(dim=1).clamp(min=1)).sum() / max(len(cost), 1)
+    return mean(cost.sum(dim=1) / known.sum(dim=1).clamp(min=1))
 
 
 def batch_bce(logits: Tensor, labels: Tensor) -> Tensor:
@@ -43,14 +39,8 @@ def batch_bce(logits: Tensor, labels: Tensor) -> Tensor:
     return bce(logits, labels, normalize="batch")
 
 
-def assume_negative(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross-entropy in which unknown labels count as absent.
-
-    Args:
-        logits: [B, C]
-        labels: [B, C]
-
-    >>> assume_negative(torch.zeros(1, 2), torch.tensor([[1, 0]]))
-    tensor(0.6931)
-    """
-    return bce(logits, torch.where(labels > 0, 1, -1))
+def known_positives(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean of -log p over the labels known to be present: how well a model learns what is sure."""
+    present = labels > 0
+    cost = torch.where(present, cost_of_present(precise(logits)), 0)
+    return cost.sum() / present.sum().clamp(min=1)

@@ -1,0 +1,43 @@
+"""Losses on logits and partial labels, as free functions.
+
+All take ``logits`` [B, C] and ``labels`` [B, C] in {-1, 0, 1} (absent, unknown, present), and
+return a scalar. They are computed from logits, so they are exact and finite for any logit, also in
+half precision. Unless they say otherwise they are means over all B * C cells.
+"""
+
+from partlabel.losses.assumed import (
+    assume_negative,
+    asymmetric,
+    down_weighted,
+    focal,
+    label_smoothing,
+    negative_label_smoothing,
+)
+from partlabel.losses.entropy import (
+    entropy_maximization,
+    entropy_minimization,
+    soft_negative,
+)
+from partlabel.losses.expected import expected_positive, role
+from partlabel.losses.known import Normalize, batch_bce, bce, known_positives
+from partlabel.losses.spatial import expected_negative, spatial_consistency
+
+__all__ = [
+    "Normalize",
+    "assume_negative",
+    "asymmetric",
+    "batch_bce",
+    "bce",
+    "down_weighted",
+    "entropy_maximization",
+    "entropy_minimization",
+    "expected_negative",
+    "expected_positive",
+    "focal",
+    "known_positives",
+    "label_smoothing",
+    "negative_label_smoothing",
+    "role",
+    "soft_negative",
+    "spatial_consistency",
+]

@@ -1,0 +1,40 @@
+"""Cell by cell: what all losses are put together from, exact and finite for any logit."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+
+def precise(logits: Tensor) -> Tensor:
+    """Logits in single precision at least: half precision is not for sums of costs."""
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+
+
+def cost_of_present(logits: Tensor) -> Tensor:
+    """-log p."""
+    return -logsigmoid(logits)
+
+
+def cost_of_absent(logits: Tensor) -> Tensor:
+    """-log(1 - p)."""
+    return -logsigmoid(-logits)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor | float) -> Tensor:
+    """Binary cross-entropy with targets from 0 to 1."""
+    return targets * cost_of_present(logits) + (1 - targets) * cost_of_absent(logits)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy of a Bernoulli variable, in nats.
+
+    Even in the logit, so taken at its absolute value a: log(1 + e^-a) + a / (1 + e^a). Both terms
+    are small where the entropy is, so neither it nor its gradient -x p (1 - p) loses digits.
+    """
+    size = logits.abs()
+    return cost_of_present(size) + size * torch.sigmoid(-size)
+
+
+def mean(cost: Tensor) -> Tensor:
+    """The mean over all cells, 0 if there are none."""
+    return cost.sum() / max(cost.numel(), 1)

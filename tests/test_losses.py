@@ -44,7 +44,7 @@ def test_bce(case: Any) -> None:
 
 
 def p_of(x: float) -> float:
-    return 1 / (1 + np.exp(-x)) if x >= 0 else np.exp(x) / (1 + np.exp(x))
+    return float(1 / (1 + np.exp(-x)) if x >= 0 else np.exp(x) / (1 + np.exp(x)))
 
 
 def pos(x: float) -> float:
@@ -176,7 +176,8 @@ def test_role_stops_the_gradient_between_the_two() -> None:
     alone = logits.detach().clone().requires_grad_()
     target = torch.sigmoid(estimates.detach())
     cross = torch.nn.functional.binary_cross_entropy_with_logits(alone, target)
-    ((losses.expected_positive(alone, labels, expected=1.5) + cross) / 2).backward()
+    half = (losses.expected_positive(alone, labels, expected=1.5) + cross) / 2
+    half.backward()  # type: ignore[no-untyped-call]
     assert logits.grad is not None
     assert alone.grad is not None
     torch.testing.assert_close(logits.grad, alone.grad)

@@ -61,8 +61,8 @@ class Spec(BaseModel):
     """What to compare; paths are relative to the spec's file."""
 
     model_config = ConfigDict(extra="forbid")
-    labels: str
-    images: str
+    labels: str = ""
+    images: str = ""
     split: str = "train"
     test_split: str = "test"
     holdout: float = Field(0.2, gt=0, lt=1)
@@ -94,8 +94,8 @@ class Cell:
         return f"{plain}-{self.strategy}{share}-seed{self.seed}-{digest}"
 
 
-def read_spec(path: Path) -> Spec:
-    """Read and check a spec."""
+def read_spec(path: Path, labels: Path | None = None, images: Path | None = None) -> Spec:
+    """Read and check a spec; ``labels`` and ``images`` take the place of those it names."""
     try:
         spec = Spec(**yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -120,10 +120,13 @@ def read_spec(path: Path) -> Spec:
     names = [entry.name for entry in spec.methods]
     if len(set(names)) < len(names):
         raise FileError(path, "two methods have the same name; give each a name of its own")
-    base = path.parent
-    return spec.model_copy(
-        update={"labels": str(base / spec.labels), "images": str(base / spec.images)}
-    )
+    given = {"labels": labels, "images": images}
+    for name in given:
+        if given[name] is None:
+            if not getattr(spec, name):
+                raise FileError(path, f"names no {name}; say --{name}, or put them into the spec")
+            given[name] = path.parent / getattr(spec, name)
+    return spec.model_copy(update={name: str(value) for name, value in given.items()})
 
 
 def run(

@@ -214,6 +214,14 @@ def bench(
         int, typer.Option(help="Trainings at a time; cores are shared out.", min=1)
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on; what is done is kept.")] = False,
+    labels: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="A full label file with a test split, instead of the spec's."),
+    ] = None,
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder of the images, instead of the spec's."),
+    ] = None,
     cache: Cache = None,
 ) -> None:
     """Compare methods: each on the same labels, with the same tuning on validation labels.
@@ -226,7 +234,7 @@ def bench(
 
     if out.is_dir() and any(out.iterdir()) and not resume:
         raise InputError(f"{out}: is not empty; add --resume to go on, or name another")
-    results = benchmark.run(benchmark.read_spec(spec), out, jobs, cache, say)
+    results = benchmark.run(benchmark.read_spec(spec, labels, images), out, jobs, cache, say)
     say("\n" + benchmark.markdown(results))
     failed = [result for result in results if "error" in result]
     if failed:

@@ -1,3 +1,19 @@
-"""Before any test module imports timm or torchvision."""
+"""What several test modules use."""
 
-from partlabel import torchvision_shim  # noqa: F401
+from pathlib import Path
+
+import pytest
+
+from partlabel import torchvision_shim  # noqa: F401  # before any module imports timm
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty pictures; ``labels.csv`` knows all labels, ``partial.csv`` 60% of the training ones."""
+    from partlabel import formats, scenes, simulate
+
+    folder = tmp_path_factory.mktemp("scene") / "s"
+    full = scenes.write(folder, 40, scenes.World(classes=5, size=64, seed=0), test=0.25)
+    partial = simulate.hide(full, "partial", 0.6, seed=0, split="train", holdout=0.2)
+    formats.write_labels(partial, folder / "partial.csv")
+    return folder

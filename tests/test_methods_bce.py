@@ -1,4 +1,4 @@
-"""The two baselines."""
+"""The baseline on known labels."""
 
 from conformance import MethodConformance
 
@@ -10,12 +10,3 @@ class TestBce(MethodConformance):
 class TestBcePerBatch(MethodConformance):
     name = "bce"
     options = {"normalize": "batch"}  # noqa: RUF012
-
-
-class TestAssumeNegative(MethodConformance):
-    name = "an"
-
-    def test_unknown_counts_as_absent(self) -> None:
-        unknown, _ = self.cost([[1, 0, 0, 0, 0], [0, 1, 0, 0, 0]])
-        absent, _ = self.cost([[1, -1, -1, -1, -1], [-1, 1, -1, -1, -1]])
-        assert unknown == absent

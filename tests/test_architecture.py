@@ -22,7 +22,7 @@ ROOMS = [
     {"data", "losses"},
     {"models"},
     {"features", "methods", "ema"},
-    {"checkpoint", "settings"},
+    {"checkpoint", "settings", "catalog"},
     {"optimizers", "run"},
     {"watching", "trainer"},
     {"training", "calibrate"},

@@ -27,7 +27,7 @@ def train(
     labels: Annotated[Path, typer.Argument(help="A label file.")],
     images: Images,
     out: Annotated[Path, typer.Option("--out", help="The folder of the run; new or empty.")],
-    method: Annotated[str, typer.Option(help="bce (known labels only) or an (unknown is absent).")],
+    method: Annotated[str, typer.Option(help="How to learn, such as bce, an, em, em-apl; see: partlabel methods")],
     backbone: Annotated[Optional[str], _option(help="A network of timm. (default: tf_efficientnet_lite0)")] = None,  # noqa: UP045
     weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. (default: imagenet)")] = None,  # noqa: UP045
     frozen: Annotated[bool, _option("--frozen", help="Keep the backbone as it is; its features are cached, and the head trains in seconds.")] = False,
@@ -110,6 +110,21 @@ def train(
     say(f"{out}: epoch {record.best_epoch} kept, {found}")
     if record.broken:
         say(f"  {len(record.broken):,} unreadable images were left out")
+
+
+def methods(
+    name: Annotated[Optional[str], typer.Argument(help="Tell all about this one.")] = None,  # noqa: UP045
+) -> None:
+    """List the methods, or tell what one does and what can be set in it."""
+    from partlabel import catalog, display
+    from partlabel.terminal import console, say
+
+    if name is not None:
+        say(catalog.description(name))
+        return
+    rows = [list(row) for row in catalog.summaries()]
+    console().print(display.grid([("method", False), ("what it does", False)], rows))
+    say("Settings of one: partlabel methods NAME")
 
 
 def evaluate(
@@ -263,5 +278,5 @@ def _plain(value: Any) -> Any:
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (train, evaluate, predict, complete, report, bench):
+    for command in (methods, train, evaluate, predict, complete, report, bench):
         app.command()(command)

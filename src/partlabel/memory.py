@@ -28,6 +28,7 @@ from partlabel.labels import LabelTable
 _KNOWN = np.iinfo(np.int16).min  # in place of a round: the cell has a label of its own
 _BLOCK = 1 << 28  # bytes of scores that are looked at in one go
 _ROWS = 1 << 14  # images of a table that are looked at in one go
+_TOGETHER = 16  # classes that a thread looks at in one go
 
 
 @dataclass(frozen=True)
@@ -234,31 +235,36 @@ def choose(
         free: [N, C] the cells that may be chosen.
         lowest, highest: [C] how many; the lowest come first where a class runs out.
     """
-    chosen = np.zeros(scores.shape[::-1], dtype=np.int8)
-    by_class = np.ascontiguousarray(np.where(free, scores, np.inf).T)
+    chosen = np.empty(scores.shape, dtype=np.int8)
+    left = np.count_nonzero(free, axis=0)
 
-    def choose_in(column: int) -> None:
-        left = int(np.count_nonzero(np.isfinite(by_class[column])))
-        few = min(int(lowest[column]), left)
-        _take(by_class[column], few, chosen[column], -1)
-        many = min(int(highest[column]), left - few)
-        if many > 0:
-            rest = -by_class[column]
-            rest[(chosen[column] != 0) | np.isneginf(rest)] = np.inf
-            _take(rest, many, chosen[column], 1)
+    def choose_in(start: int) -> None:
+        """A few classes that lie side by side: whole lines of the cache, and few of them."""
+        columns = slice(start, start + _TOGETHER)
+        by_class = np.where(free[:, columns], scores[:, columns], np.inf).T.copy()
+        marks = np.zeros(by_class.shape, dtype=np.int8)
+        for mark, row, few, many, most in zip(
+            marks, by_class, lowest[columns], highest[columns], left[columns], strict=True
+        ):
+            few = min(few, most)
+            _take(row, few, mark, -1)
+            if min(many, most - few) > 0:
+                rest = np.where((mark == 0) & (row < np.inf), -row, np.inf)
+                _take(rest, min(many, most - few), mark, 1)
+        chosen[:, columns] = marks.T
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # numpy lets other threads work meanwhile
-        list(pool.map(choose_in, range(len(by_class))))
-    return chosen.T
+        list(pool.map(choose_in, range(0, scores.shape[1], _TOGETHER)))
+    return chosen
 
 
 def _take(scores: NDArray[Any], number: int, chosen: NDArray[np.int8], sign: int) -> None:
     """Mark the lowest scores; among equal ones the first."""
     if number <= 0:
         return
-    limit = np.partition(scores, number - 1)[number - 1]
+    limit = np.partition(scores, number - 1)[number - 1]  # once: the rest is comparing
     below = scores < limit
-    chosen[below] = sign
+    chosen += below.view(np.int8) * np.int8(sign)
     equal = np.flatnonzero(scores == limit)[: number - int(np.count_nonzero(below))]
     chosen[equal] = sign
 

@@ -116,6 +116,6 @@ def count_positives(validation: LabelTable) -> float:
     if not counts.absent.any() or not counts.present.any():
         raise InputError(
             "how many labels of an image are present cannot be counted: the validation labels do "
-            "not have both kinds; say it with --set expected=1.5"
+            "not have both kinds; say it with --set expected=1.5 (or --set alpha=0.1 for em)"
         )
     return float((counts.present[known > 0] / known[known > 0]).sum())

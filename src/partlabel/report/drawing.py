@@ -27,6 +27,7 @@ _STYLE: Any = {
     "text.parse_math": False,  # a class may have dollars in its name
 }
 _MOST_NAMES = 60  # bars that have room for a name below them
+_LONGEST = 24  # letters of such a name
 
 
 @contextmanager
@@ -50,16 +51,18 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def bars(axes: Axes, values: NDArray[Any], names: list[str], colour: Any, base: Any = 0.0) -> None:
+def bars(axes: Axes, values: NDArray[Any], names: list[str], colour: str, base: Any = 0.0) -> None:
     """A bar a class [C] from ``base`` up, with names while they fit."""
     if len(values) > _MOST_NAMES:
-        bottom = np.broadcast_to(np.asarray(base, dtype=np.float64), np.shape(values))
-        axes.stairs(bottom + values, np.arange(len(values) + 1) - 0.5, baseline=bottom, fill=True, color=colour)  # fmt: skip  # noqa: E501
+        low = np.broadcast_to(np.asarray(base, dtype=np.float64), np.shape(values))
+        edges = np.arange(len(values) + 1) - 0.5
+        axes.stairs(low + values, edges, baseline=low, fill=True, color=colour)
         axes.set_xlabel(f"{len(values):,} classes")
         axes.set_xticks([])
     else:
         axes.bar(np.arange(len(values)), values, bottom=base, color=colour, width=0.75)
         upright = len(values) > 8 or max(map(len, names)) > 12
-        axes.set_xticks(np.arange(len(values)), names, rotation=90 if upright else 0)
+        shown = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names]
+        axes.set_xticks(np.arange(len(values)), shown, rotation=90 if upright else 0)
         axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.7, len(values) - 0.3)

@@ -35,6 +35,11 @@ class Landscape:
     line: Numbers
     surface: Numbers
 
+    @property
+    def at_weights(self) -> float:
+        """The loss where the weights are."""
+        return float(self.line[len(self.line) // 2])
+
 
 def steps(number: int) -> Numbers:
     """[number] steps from -1 to 1; the middle one is 0."""

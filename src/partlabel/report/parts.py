@@ -214,7 +214,8 @@ def own_estimates(sample: Sample) -> list[Part]:
 
 
 def landscapes(surveyed: dict[str, Landscape]) -> list[Part]:
-    """The loss around the weights."""
+    """The loss around the weights, of runs that have one."""
+    surveyed = {n: s for n, s in surveyed.items() if np.isfinite(s.at_weights)}
     if not surveyed:
         return []
     lines = {name: found.line for name, found in surveyed.items()}

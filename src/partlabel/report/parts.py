@@ -78,7 +78,7 @@ def gains(sample: Sample, result: Evaluation) -> list[Part]:
         f"AP on validation labels, less that of {sample.baseline.name}: "
         f"{better} of {count(len(order), 'class', 'classes')} gain, "
         f"{np.mean(gain[order]):+.1f} points on average "
-        f"(mAP {percent(result['mAP'])} after {percent(before['mAP'])})."
+        f"(mAP {percent(result['mAP'])} against {percent(before['mAP'])})."
     )
     names = [sample.classes[j] for j in order]
     title = f"Gain over {sample.baseline.name}"

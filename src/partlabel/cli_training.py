@@ -130,7 +130,8 @@ def methods(
 def evaluate(
     run: RunFolder,
     labels: Annotated[Path, typer.Argument(help="A label file.")],
-    images: Images,
+    images: Annotated[Optional[Path], typer.Option("--images", help="Folder of the images; needed unless --estimates.")] = None,  # noqa: UP045
+    estimates: Annotated[bool, typer.Option("--estimates", help="Not the classifier, but the method's own estimates of its training labels (role).")] = False,
     split: Annotated[Optional[str], typer.Option(help="Only this split.")] = None,  # noqa: UP045
     threshold: Annotated[float, typer.Option(help="A class is predicted from this score up.")] = 0.5,
     json_file: Annotated[Optional[Path], typer.Option("--json", help="Also write the figures to this file.")] = None,  # noqa: UP045
@@ -148,7 +149,12 @@ def evaluate(
 
     table = formats.read_labels(labels, format, unlisted)
     table = table if split is None else table.split(split)
-    result = scoring.evaluate(Run(run), table, images, threshold, cache)
+    if estimates:
+        result = scoring.evaluate_estimates(Run(run), table, threshold)
+    elif images is None:
+        raise InputError("say where the images are with --images DIR (only --estimates needs none)")
+    else:
+        result = scoring.evaluate(Run(run), table, images, threshold, cache)
     display.show_evaluation(result, Run(run).record.classes)
     if json_file is not None:
         figures = {name: None if math.isnan(value) else value for name, value in result.items()}
@@ -213,13 +219,30 @@ def complete(
     _write(done.table, out, to)
 
 
-def report(run: RunFolder, cache: Cache = None) -> None:
-    """Write RUN/report.html: curves, classes, scores, and sample images; one file to send around."""
+def report(
+    run: RunFolder,
+    truth: Annotated[Optional[Path], typer.Option(help="A label file with more of the true labels: shows what became of unknown ones.")] = None,  # noqa: UP045
+    baseline: Annotated[Optional[Path], typer.Option(metavar="RUN2", help="Another run on the same labels to compare with.")] = None,  # noqa: UP045
+    landscape: Annotated[bool, typer.Option("--landscape", help="Also draw the loss around the trained weights; takes minutes if the backbone was trained.")] = False,
+    cache: Cache = None,
+    format: Annotated[Optional[str], typer.Option(help="Format of the true labels.")] = None,  # noqa: UP045
+    unlisted: Annotated[Optional[str], typer.Option(help="absent or unknown.")] = None,  # noqa: UP045
+) -> None:  # fmt: skip
+    """Write RUN/report.html: curves, classes, scores, and sample images; one file to send around.
+
+    Example: partlabel report run --truth full.csv --baseline run-an --landscape
+    """
+    from partlabel import formats
     from partlabel.report import build
     from partlabel.run import Run
     from partlabel.terminal import say
 
-    say(f"wrote {build(Run(run), cache)}")
+    if truth is None and (format is not None or unlisted is not None):
+        raise InputError("--format and --unlisted say how to read --truth, which is not given")
+    table = None if truth is None else formats.read_labels(truth, format, unlisted)
+    other = None if baseline is None else Run(baseline)
+    path = build(Run(run), cache, truth=table, baseline=other, landscape=landscape)
+    say(f"wrote {path}")
 
 
 def bench(

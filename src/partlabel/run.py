@@ -20,7 +20,7 @@ from partlabel.checkpoint import load_state
 from partlabel.errors import FileError, InputError, one_of
 from partlabel.files import atomic_file
 from partlabel.labels import LabelTable
-from partlabel.methods import METHODS, Method
+from partlabel.methods import METHODS, Method, Task
 from partlabel.models import Backbone, Classifier
 from partlabel.settings import Settings
 
@@ -123,12 +123,7 @@ class Run:
 
     def classifier(self) -> Classifier:
         """The trained model, on the CPU."""
-        record = self.record
-        if not record.finished:
-            raise FileError(
-                self.folder, "the run is not finished; go on with the same call and --resume"
-            )
-        model, _ = build(self.settings, record.classes, pretrained=False)
+        model, _ = build(self.settings, self._finished().classes, pretrained=False)
         weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
             frozen = self._weights("backbone.safetensors")
@@ -138,6 +133,35 @@ class Run:
         except (RuntimeError, TypeError, AttributeError) as error:
             raise FileError(self.folder, f"its weights do not fit ({error})") from error
         return model.eval()
+
+    def method(self, task: Task) -> Method:
+        """The method as it was at the end of the training.
+
+        Args:
+            task: what it was told before it started; ``training.task_of`` knows.
+        """
+        _, method = build(self.settings, self._finished().classes, pretrained=False)
+        method.prepare(task)
+        try:
+            method.load_state_dict(self.last_state()["method"])
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise FileError(self.checkpoint, f"its method does not fit ({error})") from error
+        return method.eval()
+
+    def last_state(self) -> dict[str, Any]:
+        """The checkpoint: ``"model"`` and ``"method"`` after the last step, and more."""
+        state = self._weights(self.checkpoint.name)
+        if not all(isinstance(state.get(part), dict) for part in ("model", "method")):
+            raise FileError(self.checkpoint, "holds no model and method")
+        return state
+
+    def _finished(self) -> Record:
+        record = self.record
+        if not record.finished:
+            raise FileError(
+                self.folder, "the run is not finished; go on with the same call and --resume"
+            )
+        return record
 
     def _weights(self, name: str) -> dict[str, Any]:
         self._need(name)

@@ -16,12 +16,13 @@ from partlabel.errors import InputError, count, some
 from partlabel.images import ImageFiles
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import from_triples
+from partlabel.methods import METHODS, Method
 from partlabel.metrics import Evaluation
 from partlabel.metrics import evaluate as measure
 from partlabel.models import Classifier
 from partlabel.run import Run
 from partlabel.trainer import InputSource
-from partlabel.training import by_humans, choose_rows, find_files, make_inputs
+from partlabel.training import by_humans, choose_rows, find_files, make_inputs, task_of
 
 Scores = NDArray[np.float64]
 
@@ -97,6 +98,53 @@ def evaluate(
     scored = score(run, table.with_classes(classes), images, cache)
     rows = scored.readable
     return measure(scored.scores[rows], scored.table.dense()[rows], threshold)
+
+
+def evaluate_estimates(run: Run, table: LabelTable, threshold: float = 0.5) -> Evaluation:
+    """The figures of the method's own estimates on those training images that are in a table."""
+    training, found = estimates(run)
+    return measure(found, aligned(table, training).dense(), threshold)
+
+
+def has_estimates(run: Run) -> bool:
+    """Whether the method of a run has an opinion of its own on the training labels."""
+    return METHODS[run.settings.method].estimates is not Method.estimates
+
+
+def estimates(run: Run) -> tuple[LabelTable, Scores]:
+    """The training table of a run, and what its method itself thinks of each cell [N, C]."""
+    if not has_estimates(run):
+        able = [name for name, kind in METHODS.items() if kind.estimates is not Method.estimates]
+        raise InputError(
+            f"{run.folder}: the method '{run.settings.method}' has no estimates of its own "
+            f"(those with: {', '.join(able)}); leave out --estimates to evaluate the classifier"
+        )
+    task = task_of(run)
+    found = run.method(task).estimates()
+    assert found is not None
+    return task.labels, found.cpu().double().numpy()
+
+
+def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
+    """What a table says of the images and classes of another, unknown where it says nothing.
+
+    >>> truth = LabelTable(["b", "c"], ["dog", "cat"], [[1, -1], [1, 1]])
+    >>> aligned(truth, LabelTable(["a", "b"], ["cat", "cow"], [[0, 0], [1, 0]])).dense().tolist()
+    [[0, 0], [-1, 0]]
+    """
+    at, columns = table.ids.find(like.ids), table.classes.find(like.classes)
+    for kind, names, place in (("images", like.ids, at), ("classes", like.classes, columns)):
+        if len(names) and not (place >= 0).any():
+            raise InputError(
+                f"the labels have none of the {kind} that the run was trained on, such as "
+                f"{some(names[:3])}; names must be the same"
+            )
+    rows, to_new = np.flatnonzero(at >= 0), np.full(len(table.classes), -1, dtype=np.int64)
+    to_new[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
+    cells = table.cells.take(at[rows])
+    kept = cells.where((to_new[cells.columns] >= 0) & (cells.values != 0))
+    made = from_triples(rows[kept.rows], to_new[kept.columns], kept.values, like.shape)
+    return like.with_cells(made)
 
 
 def predict(

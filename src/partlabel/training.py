@@ -79,8 +79,7 @@ def train(
             weights = model.backbone.lower.state_dict()
             save_state(run.folder / "backbone.safetensors", weights)
         run.write(record)
-    truth = by_humans(table.subset(val_rows))
-    method.prepare(Task(table.subset(train_rows), truth, chosen.epochs, run.folder))
+    method.prepare(_task(table, train_rows, val_rows, chosen, run))
     with watch(run, tensorboard=tensorboard) as watcher:
         watcher.note(_about(given, table, train_rows, val_rows))
         _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)
@@ -127,6 +126,17 @@ def _fit(
     record.finished, record.best_epoch = True, done.best_epoch + 1
     record.best_val_mAP = done.best if np.isfinite(done.best) else None
     run.write(record)
+
+
+def task_of(run: Run) -> Task:
+    """What the method of a run was told before it started."""
+    settings = run.settings
+    return _task(*choose_rows(run.labels, settings), settings, run)
+
+
+def _task(table: LabelTable, train: Rows, val: Rows, settings: Settings, run: Run) -> Task:
+    validation = by_humans(table.subset(val))
+    return Task(table.subset(train), validation, settings.epochs, run.folder)
 
 
 def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows) -> str:

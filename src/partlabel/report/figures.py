@@ -1,61 +1,47 @@
-"""The pictures of a report, as SVG and JPEG that fit into one HTML file."""
+"""The pictures of one run: its curves, its classes, its scores, its images."""
 
 import base64
 import io
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from numpy.typing import NDArray
 
 from partlabel.data import BrokenPictureError, read_picture
 from partlabel.labels import ABSENT, PRESENT
+from partlabel.report.drawing import AMBER, BLUE, GREEN, GREY, INK, panels, styled, svg
 
-BLUE, GREEN, GREY, AMBER = "#2563eb", "#15803d", "#94a3b8", "#d97706"
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#cbd5e1",
-    "axes.labelcolor": "#475569",
-    "xtick.color": "#64748b",
-    "ytick.color": "#64748b",
-    "svg.hashsalt": "partlabel",  # the same report twice is the same file
+# columns of the log that are no cost, or have a place of their own in the report
+_NO_COST = {
+    "epoch",
+    "stage",
+    "lr",
+    "val_mAP",
+    "ema_val_mAP",
+    "images_per_second",
+    "positives",
+    "pseudo_labels",
 }
-
-
-def _svg(figure: Figure) -> str:
-    stream = io.StringIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None}, bbox_inches="tight")
-    text = stream.getvalue()
-    return text[text.index("<svg") :]
-
-
-def _axes(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
 def learning_curves(history: list[dict[str, float]]) -> str:
     """Loss and its parts, and validation mAP, over epochs."""
-    with mpl.rc_context(_STYLE):
-        figure, (left, right) = _axes(1, 2, 9, 2.8)
+    with styled():
+        figure, (left, right) = panels(1, 2, 9, 2.8)
         epochs = [line["epoch"] for line in history]
-        plain = {"epoch", "stage", "lr", "val_mAP", "ema_val_mAP", "images_per_second"}
         for name in dict.fromkeys(name for line in history for name in line):
             values = [line.get(name, np.nan) for line in history]
-            if name not in plain:
+            if name not in _NO_COST:
                 left.plot(epochs, values, label=name, lw=2)
             elif name.endswith("val_mAP"):
                 right.plot(epochs, [100 * v for v in values], label=name, lw=2, marker=".")
         left.set(xlabel="epoch", title="cost")
         right.set(xlabel="epoch", title="validation mAP (%)")
         for axes in (left, right):
-            axes.legend(frameon=False)
-        return _svg(figure)
+            axes.legend()
+        return svg(figure)
 
 
 def precision_recall(
@@ -66,10 +52,10 @@ def precision_recall(
     shown = [int(j) for j in np.argsort(-positives, kind="stable")[:most] if not np.isnan(ap[j])]
     if not shown:
         return ""
-    with mpl.rc_context(_STYLE):
+    with styled():
         columns = min(4, len(shown))
         rows = -(-len(shown) // columns)
-        figure, grid = _axes(rows, columns, 2.3 * columns, 1.9 * rows)
+        figure, grid = panels(rows, columns, 2.3 * columns, 1.9 * rows)
         for axes, j in zip(grid, shown, strict=False):
             known = labels[:, j] != 0
             order = np.argsort(-scores[known, j], kind="stable")
@@ -80,16 +66,16 @@ def precision_recall(
             axes.set(xlim=(0, 1), ylim=(0, 1.03))
         for axes in grid[len(shown) :]:
             axes.axis("off")
-        figure.supxlabel("recall", fontsize=9, color="#475569")
-        figure.supylabel("precision", fontsize=9, color="#475569")
-        return _svg(figure)
+        figure.supxlabel("recall", fontsize=9, color=INK)
+        figure.supylabel("precision", fontsize=9, color=INK)
+        return svg(figure)
 
 
 def score_histogram(scores: NDArray[Any], labels: NDArray[Any]) -> str:
     """How scores are spread among present, absent and unknown labels."""
     kinds = [("present", PRESENT, GREEN), ("absent", ABSENT, GREY), ("unknown", 0, AMBER)]
-    with mpl.rc_context(_STYLE):
-        figure, grid = _axes(1, 3, 9, 2.2)
+    with styled():
+        figure, grid = panels(1, 3, 9, 2.2)
         for axes, (name, value, colour) in zip(grid, kinds, strict=True):
             here = scores[labels == value]
             axes.hist(here, bins=40, range=(0, 1), color=colour)
@@ -98,7 +84,9 @@ def score_histogram(scores: NDArray[Any], labels: NDArray[Any]) -> str:
                 xlabel="score",
                 yscale="log" if len(here) else "linear",
             )
-        return _svg(figure)
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        return svg(figure)
 
 
 def thumbnail(path: Path, size: int = 144) -> str:

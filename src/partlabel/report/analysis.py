@@ -1,0 +1,90 @@
+"""What became of labels that were left unknown: free functions of scores, labels and truth.
+
+Throughout, labels and truth are [n, C] in {-1, 0, 1} and scores [n, C] from 0 to 1. A label is
+annotated if training knew it; an unannotated one is positive or negative if the truth says so.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import wasserstein_distance
+
+from partlabel.labels import ABSENT, PRESENT
+
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Which cells [n, C] are of which kind.
+
+    Args:
+        annotated: labels that training knew to be present.
+        positives: present, but training did not know.
+        negatives: absent, but training did not know.
+    """
+
+    annotated: Mask
+    positives: Mask
+    negatives: Mask
+
+    def items(self) -> list[tuple[str, Mask]]:
+        """Each kind with its name."""
+        return [
+            ("annotated positives", self.annotated),
+            ("unannotated positives", self.positives),
+            ("unannotated negatives", self.negatives),
+        ]
+
+
+def kinds(labels: NDArray[Any], truth: NDArray[Any]) -> Kinds:
+    """Tell the cells apart; those that training knew to be absent are of no kind."""
+    unknown = labels == 0
+    return Kinds(labels == PRESENT, unknown & (truth == PRESENT), unknown & (truth == ABSENT))
+
+
+def shares(positives: NDArray[Any], negatives: NDArray[Any]) -> Numbers:
+    """[C] share of positives from how many there are of each [C]; NaN for a class with neither.
+
+    >>> shares(np.array([1, 0]), np.array([3, 0])).tolist()
+    [0.25, nan]
+    """
+    total = positives + negatives
+    return np.where(total > 0, positives / np.maximum(total, 1), np.nan)
+
+
+def logits(scores: NDArray[Any]) -> Numbers:
+    """What the sigmoid made these scores of; those that it rounded to 0 or 1 stay finite.
+
+    >>> logits(np.array([0.5, 1.0])).round(1).tolist()
+    [0.0, 36.7]
+    """
+    double = np.asarray(scores, dtype=np.float64)
+    inside = np.clip(double, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0))
+    return np.asarray(np.log(inside) - np.log1p(-inside))
+
+
+def mean_of(values: NDArray[Any], cells: Mask) -> float:
+    """The mean over these cells; NaN if there are none."""
+    return float(values[cells].mean()) if cells.any() else float("nan")
+
+
+def distances(scores: NDArray[Any], positives: Mask, negatives: Mask) -> Numbers:
+    """[C] Wasserstein distance between the scores of both; NaN for a class without one of them.
+
+    0 means that scores do not tell them apart at all, 1 that they do so without any doubt.
+    """
+    found = np.full(scores.shape[1], np.nan)
+    for j in np.flatnonzero(positives.any(axis=0) & negatives.any(axis=0)):
+        found[j] = wasserstein_distance(scores[positives[:, j], j], scores[negatives[:, j], j])
+    return found
+
+
+def most_common(positives: Mask, negatives: Mask, most: int) -> list[int]:
+    """The classes with the most positives, of those that have both kinds."""
+    numbers = np.where(negatives.any(axis=0), positives.sum(axis=0), 0)
+    order = np.argsort(-numbers, kind="stable")[:most]
+    return [int(j) for j in order if numbers[j]]

@@ -27,6 +27,7 @@ ROOMS = [
     {"watching", "trainer"},
     {"training", "calibrate"},
     {"scoring"},
+    {"rounds"},
     {"bench", "report"},
     {"demo"},
     {"cli_training"},

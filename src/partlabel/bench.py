@@ -31,11 +31,13 @@ from partlabel.files import atomic_file
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles
 from partlabel.methods import METHODS
+from partlabel.rounds import judge
 from partlabel.scoring import evaluate
 from partlabel.settings import make_settings
 from partlabel.training import train
 
 FULL = "full"  # the strategy that hides nothing
+JUDGED = ("pseudo_absent_accuracy", "pseudo_present_accuracy")
 
 
 class Strategy(BaseModel):
@@ -167,7 +169,7 @@ def run(
     results.sort(key=lambda result: order[result["cell"]])
     _write_results(out / "results.csv", results)
     with atomic_file(out / "table.md") as stream:
-        stream.write(markdown(results).encode())
+        stream.write(tables(results).encode())
     return results
 
 
@@ -286,6 +288,7 @@ def _run_cell(
         }
         if test:
             figures |= dict(evaluate(done, table.split(spec.test_split), spec.images, cache=cache))
+            figures |= judge(done, table)
     except Exception as error:  # the other cells go on
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "error.txt").write_text(traceback.format_exc())
@@ -304,6 +307,13 @@ def _write_results(path: Path, results: list[dict[str, Any]]) -> None:
         writer.writeheader()
         writer.writerows(flat)
         text.detach()
+
+
+def tables(results: list[dict[str, Any]]) -> str:
+    """Test mAP, and where methods gave pseudo-labels what share of those is right."""
+    judged = {name: [result for result in results if name in result] for name in JUDGED}
+    more = [markdown(those, name) for name, those in judged.items() if those]
+    return "\n".join([markdown(results), *more])
 
 
 def markdown(results: list[dict[str, Any]], figure: str = "mAP") -> str:

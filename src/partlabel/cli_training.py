@@ -273,7 +273,7 @@ def bench(
     if out.is_dir() and any(out.iterdir()) and not resume:
         raise InputError(f"{out}: is not empty; add --resume to go on, or name another")
     results = benchmark.run(benchmark.read_spec(spec, labels, images), out, jobs, cache, say)
-    say("\n" + benchmark.markdown(results))
+    say("\n" + benchmark.tables(results))
     failed = [result for result in results if "error" in result]
     if failed:
         raise JobError(f"{len(failed)} of {len(results)} trainings failed; see results.csv")

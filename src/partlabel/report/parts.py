@@ -19,8 +19,9 @@ from partlabel.report.analysis import (
     shares,
 )
 from partlabel.report.landscape import Landscape, steps
-from partlabel.report.rounds import ratio, read_tally, round_table, rounds_before
+from partlabel.report.rounds import round_table
 from partlabel.report.sample import Sample
+from partlabel.rounds import ratio, read_tally, rounds_before
 from partlabel.scoring import estimates, has_estimates
 
 _CHUNK = 1 << 14  # images whose labels are looked at in one go

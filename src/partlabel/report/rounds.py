@@ -1,4 +1,4 @@
-"""Pseudo-labels round by round: how many there are, and how many of them are true."""
+"""Pseudo-labels round by round, as a table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,35 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import FileError
-from partlabel.labels import LabelTable
-from partlabel.memory import LabelMemory, Tally
-from partlabel.run import Run
+from partlabel.memory import Tally
+from partlabel.rounds import ratio
 
 _MOST_WRONG = 3  # classes that are named
-
-
-def read_tally(run: Run, training: LabelTable, truth: LabelTable | None) -> Tally | None:
-    """What the rounds that were completed gave; None for a run without pseudo-labels."""
-    folder = run.folder / "memory"
-    if not (folder / "shape.json").is_file():
-        return None
-    memory = LabelMemory.open(folder)
-    if (memory.images, memory.classes) != training.shape:
-        raise FileError(folder, "holds pseudo-labels for other labels than the run's")
-    completed = run.last_state()["method"].get("round", 0)
-    return memory.tally(int(completed), truth)
-
-
-def rounds_before(run: Run) -> int:
-    """How many rounds were over when the epoch was that is kept."""
-    kept = run.record.best_epoch
-    return sum("pseudo_labels" in line for line in run.history() if line["epoch"] <= kept)
-
-
-def ratio(part: NDArray[Any], whole: NDArray[Any]) -> float:
-    """A share of two sums; NaN of nothing."""
-    return float(part.sum() / whole.sum()) if whole.sum() else float("nan")
 
 
 def round_table(

@@ -14,14 +14,15 @@ def test_demo(
 ) -> None:
     monkeypatch.setattr(demo, "COUNT", 80)
     monkeypatch.setattr(demo, "WORLD", World(classes=4, size=64, seed=0))
-    tiny = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "epochs": 1}
+    tiny = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "epochs": 2}
     monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | tiny)
+    monkeypatch.setattr(demo, "APL", demo.APL | {"warmup": 1})
     folder = tmp_path / "demo"
     assert main(["demo", "--out", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "points of mAP" in text
-    assert f"Look at {folder}/run-an/report.html" in text.replace("\n", "")
-    for name in ("completed.png", "run-an/report.html", "completed.csv"):
+    assert f"Look at {folder}/run-em-apl/report.html" in text.replace("\n", "")
+    for name in ("completed.png", "run-em-apl/report.html", "completed.csv"):
         assert (folder / name).stat().st_size > 1000
     teams = read_labels(folder / "team-a.csv").with_splits(None)
     merged = teams.merge(read_labels(folder / "team-b.json"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from partlabel.calibrate import choose_thresholds
+from partlabel.calibrate import balanced_thresholds, choose_thresholds
 
 
 @st.composite
@@ -43,3 +43,22 @@ def test_what_is_called_present_or_absent_is_right_often_enough(case: Any) -> No
                 assert (labels[called, j] == sign).mean() >= precision
             if -limits[-1] < limits[1]:  # neither side reaches into the other
                 assert called.sum() == widest[sign]
+
+
+@given(st.integers(0, 2**32), st.integers(1, 12))
+def test_balanced_thresholds_have_the_best_f1(seed: int, images: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.choice([0.1, 0.2, 0.4, 0.8], (images, 3))
+    labels = rng.integers(-1, 2, (images, 3))
+    found = balanced_thresholds(scores, labels)
+
+    def f1(j: int, limit: float) -> float:
+        known = labels[:, j] != 0
+        called, present = scores[known, j] >= limit, labels[known, j] == 1
+        return float(2 * (called & present).sum() / max(called.sum() + present.sum(), 1))
+
+    for j in range(3):
+        if len(set(labels[labels[:, j] != 0, j])) < 2:
+            assert found[j] == 0.5
+        else:
+            assert f1(j, found[j]) == max(f1(j, limit) for limit in (0.1, 0.2, 0.4, 0.8))

@@ -63,6 +63,29 @@ def choose_thresholds(scores: NDArray[Any], labels: NDArray[Any], precision: flo
     return narrow
 
 
+def balanced_thresholds(scores: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """[C] from where up a class is best called present: the largest F1 on known labels.
+
+    Half way between two scores, so that new ones may be a little lower; 0.5 for a class of which
+    not both kinds of label are known.
+
+    Args:
+        scores: [n, C]
+        labels: [n, C] in {-1, 0, 1}
+    """
+    thresholds = np.full(labels.shape[1], 0.5)
+    for j in range(labels.shape[1]):
+        known = labels[:, j] != 0
+        values, place = np.unique(-scores[known, j], return_inverse=True)  # the highest first
+        right = np.bincount(place, labels[known, j] == PRESENT, len(values)).cumsum()
+        called = np.bincount(place, minlength=len(values)).cumsum()
+        if not len(values) or right[-1] in (0, called[-1]):
+            continue
+        best = int(np.argmax(2 * right / (called + right[-1])))
+        thresholds[j] = -values[best : best + 2].mean()
+    return thresholds
+
+
 def _lowest(scores: NDArray[Any], right: NDArray[np.bool_], precision: float) -> float:
     """The lowest score from which up the share of right ones is at least ``precision``."""
     order = np.argsort(-scores, kind="stable")

@@ -134,6 +134,7 @@ def evaluate(
     estimates: Annotated[bool, typer.Option("--estimates", help="Not the classifier, but the method's own estimates of its training labels (role).")] = False,
     split: Annotated[Optional[str], typer.Option(help="Only this split.")] = None,  # noqa: UP045
     threshold: Annotated[float, typer.Option(help="A class is predicted from this score up.")] = 0.5,
+    own_thresholds: Annotated[bool, typer.Option("--own-thresholds", help="Use the run's own thresholds, one per class, chosen on validation labels, as predict does.")] = False,
     json_file: Annotated[Optional[Path], typer.Option("--json", help="Also write the figures to this file.")] = None,  # noqa: UP045
     cache: Cache = None,
     format: Annotated[Optional[str], typer.Option(help="Format of the labels.")] = None,  # noqa: UP045
@@ -154,7 +155,8 @@ def evaluate(
     elif images is None:
         raise InputError("say where the images are with --images DIR (only --estimates needs none)")
     else:
-        result = scoring.evaluate(Run(run), table, images, threshold, cache)
+        limits = scoring.own_thresholds(Run(run)) if own_thresholds else threshold
+        result = scoring.evaluate(Run(run), table, images, limits, cache)
     display.show_evaluation(result, Run(run).record.classes)
     if json_file is not None:
         figures = {name: None if math.isnan(value) else value for name, value in result.items()}
@@ -170,7 +172,10 @@ def predict(
     run: RunFolder,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images or folders.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write.")],
-    threshold: Annotated[float, typer.Option(help="A class is present from this score up.")] = 0.5,
+    threshold: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="A class is present from this score up; else chosen on validation."),
+    ] = None,
     to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
 ) -> None:
     """Label images with a run: a value and a score for each class.

@@ -17,7 +17,7 @@ from partlabel.metrics import Evaluation
 from partlabel.report import build
 from partlabel.run import Run
 from partlabel.scenes import World, write
-from partlabel.scoring import Completion, complete, evaluate
+from partlabel.scoring import Completion, complete, evaluate, own_thresholds
 from partlabel.terminal import console, progress, say
 from partlabel.training import train
 
@@ -59,7 +59,11 @@ def run(folder: Path) -> None:
         say(f"   {method} on {'all' if labels is everything else 'single positive'} labels")
         done = _train(folder, method, labels, options)
         results[method] = evaluate(
-            done, truth.split("test"), folder / "images", cache=folder / "cache"
+            done,
+            truth.split("test"),
+            folder / "images",
+            own_thresholds(done),
+            folder / "cache",
         )
     _show(results)
 

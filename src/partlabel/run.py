@@ -41,6 +41,7 @@ class Record:
     finished: bool = False
     best_epoch: int = 0
     best_val_mAP: float | None = None  # noqa: N815  # as in the metrics
+    thresholds: list[float] = field(default_factory=list)  # [C] from where up to predict a class
     version: int = VERSION
 
 

@@ -85,7 +85,7 @@ def evaluate(
     run: Run,
     table: LabelTable,
     images: str | os.PathLike[str],
-    threshold: float = 0.5,
+    threshold: float | Scores = 0.5,
     cache: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
     """The figures of a run on a table; its classes must be known to the run."""
@@ -148,9 +148,12 @@ def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
 
 
 def predict(
-    run: Run, images: Sequence[Path], threshold: float = 0.5
+    run: Run, images: Sequence[Path], threshold: float | None = None
 ) -> tuple[LabelTable, list[str]]:
-    """Labels and scores for image files (or all images in folders), and what could not be read."""
+    """Labels and scores for image files (or all images in folders), and what could not be read.
+
+    Without a threshold the run's own are used, one per class, chosen on validation labels.
+    """
     found: list[tuple[str, Path]] = []
     for path in images:
         if path.is_dir():
@@ -168,8 +171,14 @@ def predict(
     blank = np.zeros((len(paths), len(classes)), dtype=np.int8)
     table = LabelTable(list(paths), classes, blank)
     scored = _score(run, run.classifier(), table, list(paths.values()), cached=False)
-    values = np.where(scored.scores >= threshold, 1, -1).astype(np.int8)
+    limits = own_thresholds(run) if threshold is None else threshold
+    values = np.where(scored.scores >= limits, 1, -1).astype(np.int8)
     return _filled(scored, values), scored.broken
+
+
+def own_thresholds(run: Run) -> Scores:
+    """[C] the thresholds that a run chose on its validation labels; 0.5 if there were none."""
+    return np.asarray(run.record.thresholds or [0.5] * len(run.record.classes))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from partlabel.calibrate import balanced_thresholds
 from partlabel.checkpoint import save_state
 from partlabel.data import Pictures, Rows
 from partlabel.errors import FileError, InputError, JobError, count, some
@@ -24,7 +25,7 @@ from partlabel.run import Record, Run, build, open_folder
 from partlabel.settings import Settings, make_settings
 from partlabel.simulate import HOLDOUT
 from partlabel.terminal import progress
-from partlabel.trainer import Examples, InputSource, Trainer, Watcher
+from partlabel.trainer import Examples, InputSource, Trainer, Watcher, gather
 from partlabel.watching import need_tensorboard, watch
 
 
@@ -125,6 +126,9 @@ def _fit(
     record.broken = broken + [trainer.broken[row] for row in sorted(trainer.broken)]
     record.finished, record.best_epoch = True, done.best_epoch + 1
     record.best_val_mAP = done.best if np.isfinite(done.best) else None
+    scores, judged = gather(trainer.predict(model, trainer.val_set))
+    if len(judged):
+        record.thresholds = balanced_thresholds(scores, truth.dense(judged)).tolist()
     run.write(record)
 
 

@@ -70,7 +70,7 @@ class MethodConformance:
     def test_mixed_labels_have_a_gradient(self) -> None:
         loss, norm = self.cost([[1, 0, -1, 0, 1], [0, 1, 0, -1, 0], [1, -1, -1, 1, 1]])
         assert norm > 0
-        assert loss == loss
+        assert np.isfinite(loss)
 
     def test_odd_batches(self) -> None:
         self.cost([[0, 0, 0, 0, 0]] * 3)  # nothing known
@@ -90,7 +90,7 @@ class MethodConformance:
         assert (METHODS[self.name].__doc__ or "").strip()
 
     def train(self, scene: Path, out: Path, **more: Any) -> Run:
-        call = {"method": self.name, "options": self.options, "ema": 0.9, **self.tiny, **more}
+        call = {"method": self.name, "options": self.options, **self.tiny, **more}
         return train(scene / "partial.csv", scene / "images", out, **call)
 
     def test_trains_saves_and_loads(self, scene: Path, tmp_path: Path) -> None:

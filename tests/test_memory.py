@@ -146,15 +146,18 @@ def test_tally_against_truth(tmp_path: Path) -> None:
 
 def test_other_labels_are_refused(tmp_path: Path) -> None:
     LabelMemory(table([[0], [0]]), tmp_path / "m")
-    with pytest.raises(FileError, match="other labels"):
-        LabelMemory(table([[0], [0], [1]]), tmp_path / "m")
+    for other in ([[0], [0], [1]], [[0], [1]]):
+        with pytest.raises(FileError, match="other labels"):
+            LabelMemory(table(other), tmp_path / "m")
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
     LabelMemory(table([[0], [0]]), tmp_path / "m")
-    (tmp_path / "m" / "values").write_bytes(b"")
+    (tmp_path / "m" / "values").write_bytes(b"12345")
     with pytest.raises(FileError, match="values"):
         LabelMemory.open(tmp_path / "m")
+    with pytest.raises(FileError, match="values"):
+        LabelMemory(table([[0], [0]]), tmp_path / "m")
     for text in ("", "[]", '{"images": -1, "classes": 1, "width": 1}', '{"images": 1}'):
         (tmp_path / "m" / "shape.json").write_text(text)
         with pytest.raises(FileError, match="shape"):
@@ -165,3 +168,16 @@ def test_too_large_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
     with pytest.raises(JobError, match="larger disk"):
         LabelMemory(table([[0], [0]]), tmp_path / "m")
+
+
+def test_scores_that_are_no_numbers(place: Path | None) -> None:
+    memory = LabelMemory(table([[0], [1]]), place)
+    with pytest.raises(JobError, match="NaN"):
+        memory.begin(1).score(np.arange(2), np.array([[np.nan], [0.5]]))
+
+
+def test_many_rounds(place: Path | None) -> None:
+    memory = LabelMemory(table([[0], [0]]), place)
+    run_round(memory, 1000, np.array([[0.2], [0.5]]), 1)
+    assert memory.read(np.arange(2), 1000)[0].tolist() == [[-1], [0]]
+    assert memory.read(np.arange(0), 1000)[0].shape == (0, 1)

@@ -7,6 +7,7 @@ class TestBce(MethodConformance):
     name = "bce"
 
 
-class TestBcePerBatch(MethodConformance):
+class TestBcePerBatchWithTeacher(MethodConformance):
     name = "bce"
+    tiny = MethodConformance.tiny | {"ema": 0.9}
     options = {"normalize": "batch"}  # noqa: RUF012

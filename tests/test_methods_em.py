@@ -1,5 +1,6 @@
 """EM, EM + APL, and the opposite of EM."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import torch
 
 from conformance import MethodConformance
 from partlabel.data import Batch
-from partlabel.errors import InputError
+from partlabel.errors import FileError, InputError
 from partlabel.labels import LabelTable
 from partlabel.losses import entropy_maximization
-from partlabel.methods import METHODS, Task
+from partlabel.methods import Task
 from partlabel.methods.em import automatic_alpha
 from partlabel.methods.em_apl import EmApl
+from partlabel.settings import make_settings
+from partlabel.training import train
 
 
 class TestEntropyMaximization(MethodConformance):
@@ -68,7 +71,7 @@ def test_automatic_alpha_rests_where_it_says() -> None:
     labels, validation = table([[1], [0], [0], [1], [0]]), table([[1], [1]])
     with pytest.raises(InputError, match="alpha"):
         automatic_alpha(labels, validation)  # nothing is known to be absent
-    alpha = automatic_alpha(labels, table([[1, -1]] * 2))
+    alpha = automatic_alpha(labels, table([[1, -1], [-1, 1]]))
     slopes = []
     for rest in (9.9, 10.1):
         logit = torch.tensor(rest, dtype=torch.float64, requires_grad=True)
@@ -128,14 +131,65 @@ def test_ablations_change_what_is_given() -> None:
         method = EmApl(warmup=0, **options)  # type: ignore[arg-type]
         method.prepare(Task(labels, labels, epochs=1))
         method.before_epoch(0, pairs(scores))
-        found, soft = method.memory.read(np.arange(4), 1)
+        found, soft = method.recall(1).read(np.arange(4), 1)
         assert found[:, 0].tolist() == signs
         assert soft[found != 0] == pytest.approx(values)
 
 
-def test_no_epoch_for_pseudo_labels_is_an_error(tmp_path: Path) -> None:
-    method = METHODS["em-apl"]()
+def test_no_epoch_for_pseudo_labels_is_an_error(scene: Path, tmp_path: Path) -> None:
+    """And the corrected call can use the same folder."""
+    call = {"method": "em-apl", **MethodConformance.tiny}
     with pytest.raises(InputError, match="warm-up"):
-        method.prepare(Task(table([[0]]), table([[0]]), epochs=5))
-    with pytest.raises(InputError, match="between 0 and 1"):
-        EmApl(theta=90)
+        train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    train(scene / "partial.csv", scene / "images", tmp_path / "run", options={"warmup": 1}, **call)
+
+
+def test_a_run_without_its_pseudo_labels_does_not_go_on(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from partlabel import trainer
+
+    call = {"method": "em-apl", "options": {"warmup": 0}, **MethodConformance.tiny}
+    original = trainer.Trainer._maybe_save
+
+    def stop_in_the_second_epoch(self: trainer.Trainer, *, force: bool = False) -> None:
+        late = (self.progress.epoch, self.progress.step) == (1, 1)
+        original(self, force=force or late)
+        if late:
+            raise KeyError("stop")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Trainer, "_maybe_save", stop_in_the_second_epoch)
+        with pytest.raises(KeyError):
+            train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    shutil.rmtree(tmp_path / "run" / "memory")
+    with pytest.raises(FileError, match="pseudo-labels are missing"):
+        train(scene / "partial.csv", scene / "images", tmp_path / "run", resume=True, **call)
+    assert not (tmp_path / "run" / "memory").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value"),
+    [
+        ("em", "alpha", -0.2),
+        ("em", "alpha", "often"),
+        ("em-apl", "theta", 90),
+        ("em-apl", "theta_positive", 0.2),  # with theta 0.9
+        ("em-apl", "beta", -1),
+        ("em-apl", "warmup", -1),
+        ("em-apl", "hard", "maybe"),
+        ("epr", "expected", 0),
+        ("ls", "epsilon", 2),
+        ("n-ls", "epsilon", -1),
+        ("asl", "margin", 1.5),
+        ("asl", "gamma_negative", -2),
+        ("focal", "alpha", 3),
+        ("dw", "weight", -1),
+        ("en-scl", "momentum", 1.5),
+        ("role", "estimator_lr", -1),
+        ("role-li", "warmup_lr", 0),
+    ],
+)
+def test_settings_out_of_range(method: str, option: str, value: Any) -> None:
+    with pytest.raises(InputError, match="theta" if "theta" in option else option):
+        make_settings(method=method, options={option: value})

@@ -30,6 +30,16 @@ def _explain(path: Path, error: OSError) -> PartlabelError:
     return JobError(f"{path}: writing failed ({error.strerror or error}); nothing was changed")
 
 
+def _remember(folder: Path) -> None:
+    """Make the system write down what is in a folder: a new name would not survive a power cut."""
+    with suppress(OSError):  # not every system can
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def _beside(path: Path) -> Path:
     return path.with_name(f".{secrets.token_hex(6)}.partial")
 
@@ -57,6 +67,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(target)
+        _remember(target.parent)
     except OSError as error:
         raise _explain(given, error) from error
     finally:

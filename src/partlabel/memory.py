@@ -9,12 +9,13 @@ The cells lie on disk in blocks of classes that fit into memory one at a time, s
 at whole classes and a batch at whole images, and neither needs more than a block.
 """
 
+import hashlib
 import json
 import math
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from partlabel.labels import LabelTable
 
 _KNOWN = np.iinfo(np.int16).min  # in place of a round: the cell has a label of its own
 _BLOCK = 1 << 28  # bytes of scores that are looked at in one go
-_ROWS = 1 << 14  # images of a table that are looked at in one go
+_ROWS = 1 << 14  # images of a table whose known cells are looked at in one go
+_CELLS = 1 << 22  # cells that are tallied in one go
 _TOGETHER = 16  # classes that a thread looks at in one go
 
 
@@ -56,31 +58,37 @@ class LabelMemory:
 
     def __init__(self, labels: LabelTable, folder: Path | None = None) -> None:
         images, classes = labels.shape
-        self._set_shape(images, classes, max(1, _BLOCK // max(4 * images, 1)))
         self.folder = folder
+        if folder is not None and self.is_in(folder):
+            shape = _Shape.read(folder)
+            if (shape.images, shape.classes, shape.known) != (images, classes, _digest(labels)):
+                raise FileError(folder, "holds pseudo-labels for other labels")
+            self._set_shape(images, classes, shape.width)
+            self._map("r+")
+            return
+        self._set_shape(images, classes, max(1, _BLOCK // max(4 * images, 1)))
         if folder is None:
             self.rounds: NDArray[np.int16] = np.zeros(self.shape, dtype=np.int16)
             self.values: NDArray[np.float32] = np.zeros(self.shape, dtype=np.float32)
-        elif (folder / "shape.json").is_file():
-            if _read_shape(folder) != (images, classes, self.width):
-                raise FileError(folder, "holds pseudo-labels for other labels")
-            self._map("r+")
-            return
         else:
             self._make_files(folder)
         self._mark(labels)
         if folder is not None:
             self.flush()
-            text = json.dumps({"images": images, "classes": classes, "width": self.width})
-            with atomic_file(folder / "shape.json") as stream:  # last: now it is whole
-                stream.write(text.encode())
+            _Shape(images, classes, self.width, _digest(labels)).write(folder)  # last: it is whole
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a folder holds a memory."""
+        return (folder / "shape.json").is_file()
 
     @classmethod
     def open(cls, folder: Path) -> "LabelMemory":
         """A memory that is on disk, to look at."""
         memory = cls.__new__(cls)
         memory.folder = folder
-        memory._set_shape(*_read_shape(folder))
+        shape = _Shape.read(folder)
+        memory._set_shape(shape.images, shape.classes, shape.width)
         memory._map("r")
         return memory
 
@@ -98,7 +106,7 @@ class LabelMemory:
             )
         for name, size in (("rounds", 2), ("values", 4)):
             with (folder / name).open("wb") as stream:
-                stream.truncate(size * math.prod(self.shape))
+                _reserve(stream.fileno(), size * math.prod(self.shape), folder)
         self._map("r+")
 
     def _map(self, mode: Any) -> None:
@@ -108,6 +116,8 @@ class LabelMemory:
             assert self.folder is not None
             path = self.folder / name
             try:
+                if path.stat().st_size != np.dtype(kind).itemsize * math.prod(self.shape):
+                    raise ValueError("not as large as it must be")
                 return np.memmap(path, dtype=kind, mode=mode, shape=self.shape)
             except (OSError, ValueError) as error:
                 raise FileError(path, f"damaged ({error})") from error
@@ -137,16 +147,17 @@ class LabelMemory:
 
     def _rows(self, array: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
         found = np.asarray(array[:, rows]).transpose(1, 0, 2)
-        return found.reshape(len(rows), -1)[:, : self.classes]
+        return found.reshape(len(rows), self.shape[0] * self.width)[:, : self.classes]
 
     def begin(self, number: int) -> "Round":
-        """Begin a round (from 1 on); labels of this and later rounds are forgotten."""
+        """Begin a round (from 1 on); what it gives replaces labels of this and later rounds."""
         return Round(self, number)
 
     def tally(self, upto: int, truth: LabelTable | None = None) -> Tally:
         """How many labels each round gave, and how many of them are true."""
         given, judged, right = (np.zeros((upto, 2, self.classes), np.int64) for _ in range(3))
-        for rows in np.split(np.arange(self.images), range(_ROWS, self.images, _ROWS)):
+        step = max(1, _CELLS // max(self.classes, 1))
+        for rows in np.split(np.arange(self.images), range(step, self.images, step)):
             rounds = self._rows(self.rounds, rows).astype(np.int64)
             at, column = np.nonzero((rounds != 0) & (rounds != _KNOWN) & (np.abs(rounds) <= upto))
             number = rounds[at, column]
@@ -174,6 +185,8 @@ class Round:
     def score(self, rows: NDArray[np.int64], scores: NDArray[Any]) -> None:
         """Note scores [B, C] of images; an image without scores gets no label in this round."""
         memory = self.memory
+        if np.isnan(scores).any():
+            raise JobError("scores of training images became NaN; a smaller --lr usually helps")
         self.scored[rows] = True
         for block in range(memory.shape[0]):
             columns = slice(block * memory.width, (block + 1) * memory.width)
@@ -213,7 +226,7 @@ class Round:
             stale = self._free(rounds) & (rounds != 0)
             if stale.any():
                 rounds[stale] = 0
-            np.copyto(rounds, chosen * self.number, where=chosen != 0, casting="unsafe")
+            np.copyto(rounds, chosen * np.int16(self.number), where=chosen != 0)
             if values is not None:
                 for sign, value in zip((-1, 1), values, strict=True):
                     memory.values[block, :, :width][chosen == sign] = value
@@ -279,13 +292,49 @@ def quota(total: NDArray[np.int64], share: float, number: int, rounds: int) -> N
     return np.asarray(after - before, dtype=np.int64)
 
 
-def _read_shape(folder: Path) -> tuple[int, int, int]:
-    path = folder / "shape.json"
+@dataclass(frozen=True)
+class _Shape:
+    """What ``shape.json`` says; ``known`` is a hash of which cells have labels of their own."""
+
+    images: int
+    classes: int
+    width: int
+    known: str
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Shape":
+        path = folder / "shape.json"
+        try:
+            found = json.loads(path.read_bytes())
+            shape = cls(**found)
+            sizes = [int(size) for size in (shape.images, shape.classes, shape.width - 1)]
+            if min(sizes) < 0:
+                raise ValueError("sizes out of range")
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise FileError(path, f"damaged ({error})") from error
+        return shape
+
+    def write(self, folder: Path) -> None:
+        with atomic_file(folder / "shape.json") as stream:
+            stream.write(json.dumps(asdict(self)).encode())
+
+
+def _digest(labels: LabelTable) -> str:
+    cells = labels.cells
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (cells.starts, cells.columns, cells.values):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _reserve(handle: int, size: int, folder: Path) -> None:
+    """Make a file of zeros whose room on the disk nobody else can take."""
+    if not size:
+        return
     try:
-        found = json.loads(path.read_bytes())
-        images, classes, width = (int(found[name]) for name in ("images", "classes", "width"))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FileError(path, f"damaged ({error})") from error
-    if images < 0 or classes < 0 or width < 1:
-        raise FileError(path, "damaged (sizes out of range)")
-    return images, classes, width
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, size)
+        else:
+            os.ftruncate(handle, size)
+    except OSError as error:
+        raise JobError(f"{folder}: no room for pseudo-labels ({error.strerror})") from error

@@ -9,7 +9,7 @@ from partlabel.labels import LabelTable
 from partlabel.memory import LabelMemory, Tally
 from partlabel.run import Run
 from partlabel.scoring import aligned
-from partlabel.training import task_of
+from partlabel.training import by_humans, task_of
 
 
 def read_tally(run: Run, training: LabelTable, truth: LabelTable | None) -> Tally | None:
@@ -38,7 +38,7 @@ def ratio(part: NDArray[Any], whole: NDArray[Any]) -> float:
 def judge(run: Run, truth: LabelTable) -> dict[str, float]:
     """How many pseudo-labels a run gave and which shares are right; nothing if it gives none."""
     training = task_of(run).labels
-    tally = read_tally(run, training, aligned(truth, training))
+    tally = read_tally(run, training, aligned(by_humans(truth), training))
     if tally is None:
         return {}
     figures = {"pseudo_labels": float(tally.given.sum())}

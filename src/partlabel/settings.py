@@ -52,6 +52,7 @@ def make_settings(**given: Any) -> Settings:
         one_of("setting", name, Settings.model_fields)
     method = METHODS[one_of("method", given.get("method", "bce"), METHODS)]
     given["options"] = read_options(method, given.get("options") or {})
+    method(**given["options"])  # a method may refuse settings that do not go together
     one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
     if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
         raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")

@@ -74,13 +74,15 @@ def train(
         return run
     torch.manual_seed(key(chosen.seed, "init"))
     model, method = build(chosen, list(table.classes), pretrained=True)
+    method.prepare(
+        _task(table, train_rows, val_rows, chosen, run)
+    )  # may refuse: nothing is written
     if not run.exists():
         given.save(run.folder / "labels.arrow")
         if chosen.frozen != "nothing":
             weights = model.backbone.lower.state_dict()
             save_state(run.folder / "backbone.safetensors", weights)
         run.write(record)
-    method.prepare(_task(table, train_rows, val_rows, chosen, run))
     with watch(run, tensorboard=tensorboard) as watcher:
         watcher.note(_about(given, table, train_rows, val_rows))
         _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)

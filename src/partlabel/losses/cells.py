@@ -29,7 +29,7 @@ def entropy(logits: Tensor) -> Tensor:
     """Entropy of a Bernoulli variable, in nats.
 
     Even in the logit, so taken at its absolute value a: log(1 + e^-a) + a / (1 + e^a). Both terms
-    are small where the entropy is, so neither it nor its gradient -x p (1 - p) loses digits.
+    are small where the entropy is, so neither it nor its gradient -x p (1 - p) loses digits there.
     """
     size = logits.abs()
     return cost_of_present(size) + size * torch.sigmoid(-size)

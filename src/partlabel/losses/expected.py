@@ -15,7 +15,7 @@ def expected_positive(logits: Tensor, labels: Tensor, *, expected: float) -> Ten
         labels: [B, C]
         expected: K, present labels per image; the pull is ((mean of sum of p - K) / C)^2.
     """
-    return bce(logits, labels) + _too_many(precise(logits), expected)
+    return bce(logits, labels) + _count_penalty(precise(logits), expected)
 
 
 def role(logits: Tensor, labels: Tensor, *, estimates: Tensor, expected: float) -> Tensor:
@@ -37,7 +37,7 @@ def role(logits: Tensor, labels: Tensor, *, estimates: Tensor, expected: float) 
     return (halves[0] + halves[1]) / 2
 
 
-def _too_many(logits: Tensor, expected: float) -> Tensor:
+def _count_penalty(logits: Tensor, expected: float) -> Tensor:
     images, classes = logits.shape
     present = torch.sigmoid(logits).sum() / max(images, 1)
     return ((present - expected) / max(classes, 1)) ** 2

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from partlabel.losses.cells import precise
+from partlabel.losses.cells import mean, precise
 from partlabel.losses.known import bce
 
 
@@ -23,8 +23,9 @@ def expected_negative(logits: Tensor, labels: Tensor, *, prior: Tensor, expected
     missing = min(max(missing, 0), int(unknown.sum()))
     assumed = torch.where(unknown, -1, labels)
     likely = torch.where(unknown, prior.to(torch.float32), -torch.inf).flatten()
-    assumed.view(-1)[likely.topk(missing).indices] = 0
-    return bce(logits, assumed)
+    left_out = torch.zeros_like(likely, dtype=torch.bool)
+    left_out[likely.topk(missing).indices] = True
+    return bce(logits, assumed.masked_fill(left_out.view(labels.shape), 0))
 
 
 def spatial_consistency(
@@ -49,4 +50,4 @@ def spatial_consistency(
     theirs = precise(teacher_maps.detach())
     negatives = expected_negative(logits, labels, prior=theirs.mean(dim=(2, 3)), expected=expected)
     apart = (torch.sigmoid(precise(maps)) - torch.sigmoid(theirs)) ** 2
-    return negatives + weight * apart.sum() / max(apart.numel(), 1)
+    return negatives + weight * mean(apart)

@@ -9,11 +9,15 @@
 [5] Ridnik et al., Asymmetric Loss For Multi-Label Classification, ICCV 2021.
 """
 
+from typing import Annotated
+
+from pydantic import Field
 from torch import Tensor
 
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.methods.base import OnLogits
+from partlabel.methods.ranges import Share, Softness, Weight
 from partlabel.models import Classifier
 
 
@@ -35,7 +39,7 @@ class DownWeighted(OnLogits):
         weight: of unknown labels. Paper: 0.1 for VOC, COCO and NUS-WIDE, 0.02 for CUB.
     """
 
-    def __init__(self, weight: float = 0.1) -> None:
+    def __init__(self, weight: Weight = 0.1) -> None:
         super().__init__()
         self.weight = weight
 
@@ -61,7 +65,7 @@ class WeightNorm1(AssumeNegative):
 
     power = 1
 
-    def __init__(self, weight: float = 1e-6) -> None:
+    def __init__(self, weight: Weight = 1e-6) -> None:
         super().__init__()
         self.weight = weight
 
@@ -94,7 +98,7 @@ class LabelSmoothing(OnLogits):
         epsilon: targets are 1 - epsilon and epsilon. Paper: 0.1 for all datasets.
     """
 
-    def __init__(self, epsilon: float = 0.1) -> None:
+    def __init__(self, epsilon: Softness = 0.1) -> None:
         super().__init__()
         self.epsilon = epsilon
 
@@ -110,7 +114,7 @@ class NegativeLabelSmoothing(OnLogits):
         epsilon: target of unknown labels. Paper: 0.3 for VOC, 0.1 for the others.
     """
 
-    def __init__(self, epsilon: float = 0.3) -> None:
+    def __init__(self, epsilon: Softness = 0.3) -> None:
         super().__init__()
         self.epsilon = epsilon
 
@@ -127,7 +131,7 @@ class Focal(OnLogits):
         alpha: weight of present labels. Paper [2]: 0.75 for all datasets.
     """
 
-    def __init__(self, gamma: float = 2.0, alpha: float = 0.75) -> None:
+    def __init__(self, gamma: Weight = 2.0, alpha: Share = 0.75) -> None:
         super().__init__()
         self.gamma, self.alpha = gamma, alpha
 
@@ -145,7 +149,10 @@ class Asymmetric(OnLogits):
     """
 
     def __init__(
-        self, gamma_positive: float = 0.0, gamma_negative: float = 2.0, margin: float = 0.2
+        self,
+        gamma_positive: Weight = 0.0,
+        gamma_negative: Weight = 2.0,
+        margin: Annotated[float, Field(ge=0, lt=1)] = 0.2,
     ) -> None:
         super().__init__()
         self.gammas, self.margin = (gamma_positive, gamma_negative), margin

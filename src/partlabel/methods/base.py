@@ -57,7 +57,7 @@ class Task:
     Args:
         labels: of the training images; row i of a batch is row i of this table.
         validation: labels of the validation images, as humans gave them.
-        epochs: how many there are in all.
+        epochs: as set; a method may add a warm-up of its own.
         folder: where to keep on disk what is too large for a checkpoint; None for nowhere.
     """
 

@@ -14,8 +14,9 @@ from partlabel.data import Batch
 from partlabel.labels import LabelTable
 from partlabel.methods.base import OnLogits, Task
 from partlabel.methods.expected import count_positives
+from partlabel.methods.ranges import Weight
 
-Alpha = float | Literal["auto"]
+Alpha = Weight | Literal["auto"]
 
 
 class EntropyMaximization(OnLogits):
@@ -23,8 +24,8 @@ class EntropyMaximization(OnLogits):
 
     Args:
         alpha: weight of the entropy. Paper: 0.2 for VOC, 0.1 for COCO and NUS-WIDE, 0.01 for CUB;
-            ``auto`` decides by the share of present labels that are known, which it estimates
-            on validation labels of both signs: see :func:`automatic_alpha`.
+            ``auto`` sets r / (10 (1 - r)), r being the share of present labels that are known,
+            estimated on validation labels of both signs.
     """
 
     def __init__(self, alpha: Alpha = 0.2) -> None:
@@ -52,7 +53,7 @@ class EntropyMinimization(OnLogits):
         weight: of the entropy. Paper [1]: 0.01 for VOC, 0.9 for COCO, 0.4 for NUS-WIDE and CUB.
     """
 
-    def __init__(self, weight: float = 0.01) -> None:
+    def __init__(self, weight: Weight = 0.01) -> None:
         super().__init__()
         self.weight = weight
 
@@ -66,8 +67,8 @@ def automatic_alpha(labels: LabelTable, validation: LabelTable) -> float:
 
     Among pictures that look alike and all have a class, a share r says so and the others say
     nothing. Their logit comes to rest where r (1 - p) = (1 - r) alpha x p (1 - p), that is where
-    x p = r / ((1 - r) alpha): this alpha puts it at 10, whatever r is. The paper's choices come to
-    11 on VOC and NUS-WIDE, 5 on COCO, 3 on CUB.
+    x p = r / ((1 - r) alpha): this alpha puts it at 10. The paper's choices come to 11 on VOC and
+    NUS-WIDE, 5 on COCO, 3 on CUB. Where nearly all is known r counts as 0.8: alpha is 0.4 at most.
 
     Args:
         labels: the training labels, whose known positives are counted.

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from partlabel import losses
 from partlabel.data import Batch
-from partlabel.errors import InputError
+from partlabel.errors import FileError, InputError
 from partlabel.memory import LabelMemory, quota
 from partlabel.methods.base import Predict, Task
 from partlabel.methods.em import Alpha, EntropyMaximization
+from partlabel.methods.ranges import Epochs, Share, Weight
 
 
 class EmApl(EntropyMaximization):
@@ -40,38 +41,50 @@ class EmApl(EntropyMaximization):
     def __init__(
         self,
         alpha: Alpha = 0.2,
-        beta: float = 0.02,
-        theta: float = 0.9,
-        warmup: int = 5,
+        beta: Weight = 0.02,
+        theta: Share = 0.9,
+        warmup: Epochs = 5,
         hard: bool = False,
-        theta_positive: float = 0.0,
+        theta_positive: Share = 0.0,
     ) -> None:
         super().__init__(alpha)
-        for name, share in (("theta", theta), ("theta_positive", theta_positive)):
-            if not 0 <= share <= 1:
-                raise InputError(f"{name} is {share}; a share lies between 0 and 1")
+        if theta + theta_positive > 1:
+            raise InputError(
+                f"theta = {theta} and theta_positive = {theta_positive}: together more than all"
+            )
         self.beta, self.theta, self.theta_positive = beta, theta, theta_positive
         self.warmup, self.hard = warmup, hard
         self.register_buffer("round", torch.zeros((), dtype=torch.int64))
 
     def prepare(self, task: Task) -> None:
-        """Make a memory for the pseudo-labels."""
+        """Count what is unknown; the memory is made when it is needed."""
         super().prepare(task)
         if task.epochs <= self.warmup:
             raise InputError(
                 f"a warm-up of {self.warmup} of {task.epochs} epochs leaves no pseudo-labels; "
                 "take more --epochs, or a smaller --set warmup"
             )
-        self.rounds = task.epochs - self.warmup
+        self.task, self.rounds = task, task.epochs - self.warmup
         self.unknown = task.labels.counts().unknown
-        self.memory = LabelMemory(task.labels, task.folder and task.folder / "memory")
+        self.memory: LabelMemory | None = None
+
+    def recall(self, completed: int) -> LabelMemory:
+        """The memory, made before the first round; after that it must be there."""
+        if self.memory is None:
+            folder = self.task.folder and self.task.folder / "memory"
+            if completed and (folder is None or not LabelMemory.is_in(folder)):
+                raise FileError(
+                    folder or "memory", "the run's pseudo-labels are missing; train again"
+                )
+            self.memory = LabelMemory(self.task.labels, folder)
+        return self.memory
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """After the warm-up, give pseudo-labels."""
         if epoch < self.warmup:
             return {}
         number = epoch - self.warmup + 1
-        this = self.memory.begin(number)
+        this = self.recall(completed=number - 1).begin(number)
         for rows, logits in predict():
             this.score(rows, torch.sigmoid(logits).cpu().numpy())
         given = this.give(
@@ -87,7 +100,7 @@ class EmApl(EntropyMaximization):
         number = int(self.round)
         if number == 0:
             return super().cost(logits, batch)
-        found = self.memory.read(np.asarray(batch.rows.cpu()), number)
+        found = self.recall(number).read(np.asarray(batch.rows.cpu()), number)
         signs, targets = (torch.from_numpy(part).to(logits.device) for part in found)
         pseudo = signs != 0
         em = losses.entropy_maximization(logits, batch.labels, self.weight * ~pseudo)

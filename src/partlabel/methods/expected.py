@@ -16,6 +16,7 @@ from partlabel.data import Batch
 from partlabel.errors import InputError
 from partlabel.labels import LabelTable
 from partlabel.methods.base import OnLogits, Stage, Task
+from partlabel.methods.ranges import Epochs, Rate
 
 _UNSURE, _SURE = 0.6, 0.995  # the estimator's first guesses: unknown within .4 to .6, known at .995
 
@@ -28,7 +29,7 @@ class ExpectedPositive(OnLogits):
             for VOC, 2.9 COCO, 1.9 NUS-WIDE, 31.4 CUB.
     """
 
-    def __init__(self, expected: float | None = None) -> None:
+    def __init__(self, expected: Rate | None = None) -> None:
         super().__init__()
         self.expected = expected
 
@@ -52,18 +53,19 @@ class Role(ExpectedPositive):
         estimator_lr: learning rate of the estimator, as a multiple of the classifier's. Paper: 10.
     """
 
-    def __init__(self, expected: float | None = None, estimator_lr: float = 10.0) -> None:
+    def __init__(self, expected: Rate | None = None, estimator_lr: Rate = 10.0) -> None:
         super().__init__(expected)
         self.estimator_lr = estimator_lr
 
     def prepare(self, task: Task) -> None:
         """Make the first estimates: sure of known labels, about even on the others."""
         super().prepare(task)
-        need = 16 * math.prod(task.labels.shape)  # a parameter, its gradient and two moments
-        if need > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
+        # a parameter, its gradient and two moments, and all but the gradient again in a checkpoint
+        need = 52 * math.prod(task.labels.shape)
+        if need > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
             raise InputError(
-                f"ROLE keeps {need / 1e9:.0f} GB for the estimates of all training labels, more "
-                "than half of the memory here; em-apl keeps its labels on disk"
+                f"ROLE needs {need / 1e9:.0f} GB for the estimates of all training labels, more "
+                "than there is memory here; em-apl keeps its labels on disk"
             )
         known = torch.from_numpy(task.labels.dense())
         unsure = math.log(_UNSURE / (1 - _UNSURE)) * (2 * torch.rand(known.shape) - 1)
@@ -95,10 +97,10 @@ class RoleLinearInit(Role):
 
     def __init__(
         self,
-        expected: float | None = None,
-        estimator_lr: float = 10.0,
-        warmup: int = 25,
-        warmup_lr: float = 1e-3,
+        expected: Rate | None = None,
+        estimator_lr: Rate = 10.0,
+        warmup: Epochs = 25,
+        warmup_lr: Rate = 1e-3,
     ) -> None:
         super().__init__(expected, estimator_lr)
         self.warmup, self.warmup_lr = warmup, warmup_lr
@@ -106,16 +108,21 @@ class RoleLinearInit(Role):
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """The head alone, then everything from the best weights of that."""
         first = Stage(self.warmup, lr=self.warmup_lr, head_only=True, patience=patience)
-        return [first, Stage(epochs, patience=patience)]
+        return [*([first] if self.warmup else []), Stage(epochs, patience=patience)]
 
 
 def count_positives(validation: LabelTable) -> float:
-    """Present labels per image, from known labels of both signs."""
+    """Present labels per image, from classes of which some labels are known to be absent.
+
+    Classes without a known absence are taken to be like the others; they may not be the majority.
+    """
     counts = validation.counts()
-    known = counts.present + counts.absent
-    if not counts.absent.any() or not counts.present.any():
+    counted = counts.absent > 0
+    if counted.sum() * 2 < len(counted) or not counts.present[counted].any():
         raise InputError(
-            "how many labels of an image are present cannot be counted: the validation labels do "
-            "not have both kinds; say it with --set expected=1.5 (or --set alpha=0.1 for em)"
+            "how many labels of an image are present cannot be counted: for most classes no "
+            "validation label is known to be absent; say it with --set expected=1.5 "
+            "(or --set alpha=0.1 for em)"
         )
-    return float((counts.present[known > 0] / known[known > 0]).sum())
+    present, absent = counts.present[counted], counts.absent[counted]
+    return float((present / (present + absent)).mean() * len(counted))

@@ -5,12 +5,16 @@
     comparisons, they come from a running mean of the model.
 """
 
+from typing import Annotated
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.methods.expected import ExpectedPositive
+from partlabel.methods.ranges import Rate, Weight
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
 
@@ -25,7 +29,10 @@ class SpatialConsistency(ExpectedPositive):
     """
 
     def __init__(
-        self, expected: float | None = None, weight: float = 1.0, momentum: float = 0.999
+        self,
+        expected: Rate | None = None,
+        weight: Weight = 1.0,
+        momentum: Annotated[float, Field(gt=0, lt=1)] = 0.999,
     ) -> None:
         super().__init__(expected)
         self.weight, self.ema = weight, momentum

@@ -19,7 +19,7 @@ from partlabel.report.analysis import (
     shares,
 )
 from partlabel.report.landscape import Landscape, steps
-from partlabel.report.rounds import round_table
+from partlabel.report.round_table import round_table
 from partlabel.report.sample import Sample
 from partlabel.rounds import ratio, read_tally, rounds_before
 from partlabel.scoring import estimates, has_estimates

@@ -40,7 +40,7 @@ class Sample:
         training: all training images.
         rows: [n] the ones that were scored, as rows of ``training``.
         labels: [n, C] what training knew of them.
-        val_labels: [m, C] what is known of the validation images.
+        val_labels: [m, C] what humans know of the validation images.
         truth: true labels, as far as they are known, with the rows of ``training``.
         run, baseline: what was scored.
     """
@@ -95,7 +95,7 @@ def take_sample(
         training,
         some[good[: len(some)]],
         labels[good & early],
-        labels[good & ~early],
+        by_humans(looked_at).dense()[good & ~early],  # what a model filled in is no truth
         true,
         seen[0],
         seen[1] if len(seen) > 1 else None,

@@ -1,0 +1,12 @@
+"""Ranges of settings, as types: what is outside is refused before a training begins."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0)]
+Rate = Annotated[float, Field(gt=0)]
+Epochs = Annotated[int, Field(ge=0)]
+Softness = Annotated[float, Field(ge=0, lt=0.5)]
+"""Of a smoothed label: at a half there is nothing left of it."""

@@ -259,7 +259,16 @@ def test_gradient_of_entropy_maximization(dtype: torch.dtype, digits: float) -> 
         np.testing.assert_allclose(found, wanted, rtol=digits, atol=1e-12)
 
 
-ALL = [*CELLS, "bce", "batch_bce", "known_positives", "expected_positive", "role", "soft_negative"]
+ALL = [
+    *CELLS,
+    "bce",
+    "partial_bce",
+    "batch_bce",
+    "known_positives",
+    "expected_positive",
+    "role",
+    "soft_negative",
+]
 MORE: dict[str, dict[str, Any]] = {
     "expected_positive": {"expected": 1.5},
     "role": {"expected": 1.5, "estimates": torch.tensor([[1e4, -1e4, -1e4, 1e4, 1e4, -1e4]])},
@@ -298,3 +307,39 @@ def test_known_positives() -> None:
         (pos(0.0) + pos(2.0)) / 2
     )
     assert torch_loss("known_positives", logits, np.array([[0, -1, 0]])) == 0
+
+
+@given(cases(), st.sampled_from([(-4.45, 5.45, 1.0), (1.0, 0.0, -1.0), (-2.0, 3.0, 2.5)]))
+def test_partial_bce_by_hand(case: Any, g: tuple[float, float, float]) -> None:
+    """Equations 1 and 2, image by image."""
+    logits, labels = case
+    alpha, beta, gamma = g
+    costs = []
+    for row, known in zip(cross_entropy(logits, labels), labels != 0, strict=True):
+        share = known.mean()
+        weight = alpha * share**gamma + beta if share else 0.0
+        costs.append(weight / len(row) * row.sum())
+    loss = torch_loss("partial_bce", logits, labels, alpha=alpha, beta=beta, gamma=gamma)
+    assert loss == pytest.approx(np.mean(costs), rel=1e-7, abs=1e-9)
+
+
+@given(cases(), st.sampled_from([0.5, 1.0, -1.0]), st.sampled_from([2.0, 5.0]))
+def test_partial_bce_is_bce_when_all_is_known(case: Any, gamma: float, value: float) -> None:
+    logits, labels = case
+    labels = np.where(labels == 0, 1, labels)
+    plain = torch_loss("bce", logits, labels)
+    assert torch_loss("partial_bce", logits, labels) == plain
+    alpha, beta = losses.partial_weight(value, 0.1, gamma)
+    found = torch_loss("partial_bce", logits, labels, alpha=alpha, beta=beta, gamma=gamma)
+    assert found == pytest.approx(plain, rel=1e-12)
+    assert alpha * 0.1**gamma + beta == pytest.approx(value)
+
+
+@pytest.mark.parametrize("gamma", [1.0, -1.0])
+def test_partial_bce_of_nothing_known(gamma: float) -> None:
+    logits = torch.randn(2, 3, requires_grad=True)
+    loss = losses.partial_bce(logits, torch.tensor([[0, 0, 0], [1, 0, 0]]), 1.0, 0.0, gamma)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert float(logits.grad[0].abs().sum()) == 0
+    assert float(logits.grad[1].abs().sum()) > 0

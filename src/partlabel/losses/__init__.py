@@ -19,7 +19,14 @@ from partlabel.losses.entropy import (
     soft_negative,
 )
 from partlabel.losses.expected import expected_positive, role
-from partlabel.losses.known import Normalize, batch_bce, bce, known_positives
+from partlabel.losses.known import (
+    Normalize,
+    batch_bce,
+    bce,
+    known_positives,
+    partial_bce,
+    partial_weight,
+)
 from partlabel.losses.spatial import expected_negative, spatial_consistency
 
 __all__ = [
@@ -37,6 +44,8 @@ __all__ = [
     "known_positives",
     "label_smoothing",
     "negative_label_smoothing",
+    "partial_bce",
+    "partial_weight",
     "role",
     "soft_negative",
     "spatial_consistency",

@@ -44,3 +44,42 @@ def known_positives(logits: Tensor, labels: Tensor) -> Tensor:
     present = labels > 0
     cost = torch.where(present, cost_of_present(precise(logits)), 0)
     return cost.sum() / present.sum().clamp(min=1)
+
+
+def partial_bce(
+    logits: Tensor,
+    labels: Tensor,
+    alpha: float = -4.45,
+    beta: float = 5.45,
+    gamma: float = 1.0,
+) -> Tensor:
+    """Binary cross-entropy on known labels, each image weighted by how much of it is known.
+
+    The weight is g(q) = alpha q^gamma + beta, q the share of an image's labels that is known; an
+    image of which nothing is known costs nothing. :func:`partial_weight` finds alpha and beta.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+        alpha, beta, gamma: of g. The paper's make g(1) = 1 and g(0.1) = 5; alpha 1, beta 0 and
+            gamma -1 divide by the number of known labels instead of C.
+
+    >>> partial_bce(torch.zeros(1, 2), torch.tensor([[1, 0]]), alpha=1, beta=0, gamma=-1)
+    tensor(0.6931)
+    """
+    logits, known = precise(logits), labels != 0
+    share = known.to(logits.dtype).mean(dim=1) if labels.shape[1] else logits.new_zeros(len(labels))
+    weight = alpha * torch.where(share > 0, share, 1) ** gamma + beta
+    cost = torch.where(known, cost_of_present(labels * logits), 0)
+    return mean(weight[:, None] * cost)
+
+
+def partial_weight(value: float, share: float = 0.1, gamma: float = 1.0) -> tuple[float, float]:
+    """Alpha and beta such that g(1) = 1 and g(share) = value, for :func:`partial_bce`.
+
+    >>> alpha, beta = partial_weight(5.0)
+    >>> round(alpha, 2), round(beta, 2)
+    (-4.44, 5.44)
+    """
+    alpha = (value - 1) / (share**gamma - 1)
+    return alpha, 1 - alpha

@@ -1,4 +1,4 @@
-"""Heads: feature maps [B, D, H, W] to logits [B, C]."""
+"""The plainest head: the mean of the map, then a linear layer."""
 
 from torch import Tensor, nn
 from torch.nn.functional import conv2d

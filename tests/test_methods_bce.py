@@ -1,6 +1,12 @@
 """The baseline on known labels."""
 
+import pytest
+
 from conformance import MethodConformance
+from partlabel.errors import PartlabelWarning
+from partlabel.labels import LabelTable
+from partlabel.methods import Task
+from partlabel.methods.bce import Bce
 
 
 class TestBce(MethodConformance):
@@ -11,3 +17,9 @@ class TestBcePerBatchWithTeacher(MethodConformance):
     name = "bce"
     tiny = MethodConformance.tiny | {"ema": 0.9}
     options = {"normalize": "batch"}  # noqa: RUF012
+
+
+def test_positives_alone_are_warned_of() -> None:
+    labels = LabelTable(["a"], ["x", "y"], [[1, 0]])
+    with pytest.warns(PartlabelWarning, match="absent"):
+        Bce().prepare(Task(labels, labels, 1))

@@ -178,6 +178,11 @@ def _terms(spec: Spec) -> tuple[str, ...]:
     table = read_labels(spec.labels)
     for name in (spec.split, spec.test_split):
         table.in_split(name)
+    if simulate.HOLDOUT in set(table.splits or []):
+        raise FileError(
+            spec.labels,
+            f"has a split '{simulate.HOLDOUT}', which bench makes itself; give the full labels",
+        )
     ImageFiles(spec.images)
     words = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
     labels = hashlib.blake2b(words + table.dense().tobytes(), digest_size=8).hexdigest()

@@ -66,14 +66,14 @@ def choose_thresholds(scores: NDArray[Any], labels: NDArray[Any], precision: flo
 def balanced_thresholds(scores: NDArray[Any], labels: NDArray[Any]) -> Floats:
     """[C] from where up a class is best called present: the largest F1 on known labels.
 
-    Half way between two scores, so that new ones may be a little lower; 0.5 for a class of which
+    Half way between two scores, so that new ones may be a little lower; NaN for a class of which
     not both kinds of label are known.
 
     Args:
         scores: [n, C]
         labels: [n, C] in {-1, 0, 1}
     """
-    thresholds = np.full(labels.shape[1], 0.5)
+    thresholds = np.full(labels.shape[1], np.nan)
     for j in range(labels.shape[1]):
         known = labels[:, j] != 0
         values, place = np.unique(-scores[known, j], return_inverse=True)  # the highest first

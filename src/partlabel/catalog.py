@@ -1,14 +1,16 @@
 """What methods there are, and what can be set in each, told in words."""
 
 import inspect
+import re
 
 from partlabel.errors import one_of
 from partlabel.methods import METHODS
 
 
 def summaries() -> list[tuple[str, str]]:
-    """Name and first line of each method."""
-    return [(name, _text(name).splitlines()[0]) for name in METHODS]
+    """Name and first line of each method, without the marks of its papers."""
+    marks = re.compile(r" \[[\d, ]+\]")
+    return [(name, marks.sub("", _text(name).splitlines()[0])) for name in METHODS]
 
 
 def description(name: str) -> str:

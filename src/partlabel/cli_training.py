@@ -62,7 +62,9 @@ def train(
 ) -> None:  # fmt: skip
     """Train a classifier on the labels that are known.
 
-    Example: partlabel train labels.csv --images photos/ --method an --frozen --out run
+    Labels of both kinds known: --method bce. Only positives known: --method em-apl.
+
+    Example: partlabel train labels.csv --images photos/ --method em-apl --frozen --out run
     """
     from partlabel import formats
     from partlabel.terminal import say
@@ -104,7 +106,10 @@ def train(
     settings = {name: value for name, value in given.items() if value is not None}
     run = fit(table, images, out, resume=resume, cache=cache, tensorboard=tensorboard, **settings)
     record = run.record
-    found = "nothing to validate on" if record.best_val_mAP is None else (
+    found = (
+        "nothing to validate on: the last epoch is kept. A few hundred images with labels of both "
+        "kinds, in a split 'holdout', would help a lot"
+    ) if record.best_val_mAP is None else (
         f"validation mAP {100 * record.best_val_mAP:.2f}"
     )  # fmt: skip
     say(f"{out}: epoch {record.best_epoch} kept, {found}")
@@ -124,7 +129,8 @@ def methods(
         return
     rows = [list(row) for row in catalog.summaries()]
     console().print(display.grid([("method", False), ("what it does", False)], rows))
-    say("Settings of one: partlabel methods NAME")
+    say("Labels of both kinds known: bce. Only positives known: em-apl.")
+    say("Settings of one, and its papers: partlabel methods NAME")
 
 
 def evaluate(

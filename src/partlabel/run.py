@@ -41,7 +41,7 @@ class Record:
     finished: bool = False
     best_epoch: int = 0
     best_val_mAP: float | None = None  # noqa: N815  # as in the metrics
-    thresholds: list[float] = field(default_factory=list)  # [C] from where up to predict a class
+    thresholds: list[float | None] = field(default_factory=list)  # [C] to predict a class from
     version: int = VERSION
 
 

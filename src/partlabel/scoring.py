@@ -1,6 +1,7 @@
 """What a trained run thinks of images: scores, figures, and labels filled in."""
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from partlabel.calibrate import choose_thresholds
 from partlabel.data import Pictures, in_batches
-from partlabel.errors import InputError, count, some
+from partlabel.errors import InputError, PartlabelWarning, count, some
 from partlabel.images import ImageFiles
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import from_triples
@@ -177,8 +178,20 @@ def predict(
 
 
 def own_thresholds(run: Run) -> Scores:
-    """[C] the thresholds that a run chose on its validation labels; 0.5 if there were none."""
-    return np.asarray(run.record.thresholds or [0.5] * len(run.record.classes))
+    """[C] the thresholds that a run chose on its validation labels; 0.5 where it could not."""
+    classes = run.record.classes
+    found = run.record.thresholds or [None] * len(classes)
+    missing = [name for name, value in zip(classes, found, strict=True) if value is None]
+    if missing:
+        warnings.warn(
+            f"{count(len(missing), 'class', 'classes')} have no threshold of their own "
+            f"({some(missing)}): validation images with labels of both kinds are needed to choose "
+            "one. They are called present from 0.5 up, which may be far off; the scores still "
+            "order images well",
+            PartlabelWarning,
+            stacklevel=2,
+        )
+    return np.asarray([0.5 if value is None else value for value in found])
 
 
 @dataclass(frozen=True)

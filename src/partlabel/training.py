@@ -85,6 +85,13 @@ def train(
         run.write(record)
     with watch(run, tensorboard=tensorboard) as watcher:
         watcher.note(_about(given, table, train_rows, val_rows))
+        counts = by_humans(table.subset(val_rows)).counts()
+        if len(val_rows) and not (counts.present.any() and counts.absent.any()):
+            watcher.warn(
+                "validation labels are all of one kind: no mAP, no thresholds and no completion "
+                "can come of them. Label a few hundred images for all classes, in a split "
+                "'holdout'; or train on all images with --val 0"
+            )
         _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)
     return run
 
@@ -130,7 +137,8 @@ def _fit(
     record.best_val_mAP = done.best if np.isfinite(done.best) else None
     scores, judged = gather(trainer.predict(model, trainer.val_set))
     if len(judged):
-        record.thresholds = balanced_thresholds(scores, truth.dense(judged)).tolist()
+        found = balanced_thresholds(scores, truth.dense(judged)).tolist()
+        record.thresholds = [None if np.isnan(value) else value for value in found]
     run.write(record)
 
 

@@ -1,10 +1,13 @@
 """The baseline on known labels."""
 
+import warnings
+
 from torch import Tensor
 
 from partlabel import losses
 from partlabel.data import Batch
-from partlabel.methods.base import OnLogits
+from partlabel.errors import PartlabelWarning
+from partlabel.methods.base import OnLogits, Task
 
 
 class Bce(OnLogits):
@@ -19,6 +22,16 @@ class Bce(OnLogits):
     def __init__(self, normalize: losses.Normalize = "classes") -> None:
         super().__init__()
         self.normalize = normalize
+
+    def prepare(self, task: Task) -> None:
+        """Warn where this must fail."""
+        if not task.labels.counts().absent.any():
+            warnings.warn(
+                "no training label is known to be absent: bce learns that everything is present. "
+                "Take em-apl, or an",
+                PartlabelWarning,
+                stacklevel=2,
+            )
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce`."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.labels import LabelTable
-from partlabel.methods.base import OnLogits, Task
+from partlabel.methods.base import OnLogits, Predict, Task
 from partlabel.methods.expected import count_positives
 from partlabel.methods.ranges import Weight
 
@@ -38,6 +38,10 @@ class EntropyMaximization(OnLogits):
             self.weight = automatic_alpha(task.labels, task.validation)
         else:
             self.weight = self.alpha
+
+    def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
+        """Log the alpha that was chosen."""
+        return {"alpha": self.weight} if self.alpha == "auto" else {}
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.entropy_maximization`."""
@@ -74,6 +78,6 @@ def automatic_alpha(labels: LabelTable, validation: LabelTable) -> float:
         labels: the training labels, whose known positives are counted.
         validation: labels of both signs, which tell how many positives there should be.
     """
-    expected = count_positives(validation) * len(labels)
+    expected = count_positives(validation, instead="alpha=0.1") * len(labels)
     share = min(float(labels.counts().present.sum()) / max(expected, 1e-9), 0.8)
     return share / (1 - share) / 10

@@ -25,12 +25,12 @@ class EmApl(EntropyMaximization):
     good. The others stay unknown.
 
     Args:
-        alpha: see ``em``.
+        alpha: weight of the entropy on labels that stay unknown, a number or ``auto``: see ``em``.
         beta: weight of pseudo-labels. Paper: 0.02 for VOC, 0.9 COCO, 0.2 NUS-WIDE, 0.4 CUB; 1 is
             the ablation without down-weighting.
         theta: share of a class's unknown labels that have a pseudo-label at the end. Paper: 0.9;
             0.1 is an ablation.
-        warmup: epochs of EM alone. Paper: 5 of 10 (NUS-WIDE 4, CUB 3).
+        warmup: epochs of EM alone, fewer than --epochs. Paper: 5 of 10 (NUS-WIDE 4, CUB 3).
         hard: targets 0 and 1 instead of scores, an ablation.
         theta_positive: share that become soft positives, those with the highest scores, an
             ablation. Paper: 0.1, and it hurts.
@@ -81,8 +81,9 @@ class EmApl(EntropyMaximization):
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """After the warm-up, give pseudo-labels."""
+        told = super().before_epoch(epoch, predict)
         if epoch < self.warmup:
-            return {}
+            return told
         number = epoch - self.warmup + 1
         this = self.recall(completed=number - 1).begin(number)
         for rows, logits in predict():
@@ -93,7 +94,7 @@ class EmApl(EntropyMaximization):
             (0.0, 1.0) if self.hard else None,
         )
         self.round.fill_(number)
-        return {"pseudo_labels": float(given)}
+        return told | {"pseudo_labels": float(given)}
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """EM on cells without a pseudo-label, soft cross-entropy on the others (Eq. 8)."""

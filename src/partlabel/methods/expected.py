@@ -111,18 +111,18 @@ class RoleLinearInit(Role):
         return [*([first] if self.warmup else []), Stage(epochs, patience=patience)]
 
 
-def count_positives(validation: LabelTable) -> float:
+def count_positives(validation: LabelTable, instead: str = "expected=K") -> float:
     """Present labels per image, from classes of which some labels are known to be absent.
 
     Classes without a known absence are taken to be like the others; they may not be the majority.
+    Otherwise an error asks for the setting ``instead``.
     """
     counts = validation.counts()
     counted = counts.absent > 0
     if counted.sum() * 2 < len(counted) or not counts.present[counted].any():
         raise InputError(
             "how many labels of an image are present cannot be counted: for most classes no "
-            "validation label is known to be absent; say it with --set expected=1.5 "
-            "(or --set alpha=0.1 for em)"
+            f"validation label is known to be absent; say it with --set {instead}"
         )
     present, absent = counts.present[counted], counts.absent[counted]
     return float((present / (present + absent)).mean() * len(counted))

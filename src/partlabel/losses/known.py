@@ -41,9 +41,8 @@ def batch_bce(logits: Tensor, labels: Tensor) -> Tensor:
 
 def known_positives(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean of -log p over the labels known to be present: how well a model learns what is sure."""
-    present = labels > 0
-    cost = torch.where(present, cost_of_present(precise(logits)), 0)
-    return cost.sum() / present.sum().clamp(min=1)
+    known = precise(logits)[labels > 0]
+    return cost_of_present(known).sum() / max(len(known), 1)
 
 
 def partial_bce(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -129,6 +128,5 @@ class OnLogits(Method):
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """The cost, and for the log how well known positives are learned."""
         logits = model(batch.views["weak"])
-        with torch.no_grad():
-            positives = losses.known_positives(logits, batch.labels)
+        positives = losses.known_positives(logits.detach(), batch.labels)
         return {"loss": self.cost(logits, batch), "positives": positives}

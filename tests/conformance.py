@@ -54,10 +54,8 @@ class MethodConformance:
         table = LabelTable(
             [f"{i}" for i in rows], [f"c{j}" for j in range(labels.shape[1])], labels.numpy()
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", PartlabelWarning
-            )  # such labels do not suit every method
+        with warnings.catch_warnings():  # such labels do not suit every method
+            warnings.simplefilter("ignore", PartlabelWarning)
             method.prepare(Task(table, self.validation(labels.shape[1]), epochs=2))
         torch.manual_seed(1)
         shape = (len(labels), 3, SIZE, SIZE)

@@ -177,6 +177,7 @@ def test_own_estimates(place: Place, tmp_path: Path, capsys: pytest.CaptureFixtu
     figures = tmp_path / "f.json"
     assert main([*call, "--estimates", "--json", str(figures)]) == 0
     assert math.isclose(json.loads(figures.read_text())["mAP"], mean, abs_tol=1e-6)
+    assert main([*call, "--estimates", "--own-thresholds"]) == 2
     assert main(call) == 2
     assert "--images DIR" in capsys.readouterr().err
     assert main(["evaluate", str(place.an.folder), str(tmp_path / "truth.csv"), "--estimates"]) == 2

@@ -156,6 +156,8 @@ def evaluate(
 
     table = formats.read_labels(labels, format, unlisted)
     table = table if split is None else table.split(split)
+    if estimates and own_thresholds:
+        raise InputError("--own-thresholds are the classifier's; --estimates has none")
     if estimates:
         result = scoring.evaluate_estimates(Run(run), table, threshold)
     elif images is None:

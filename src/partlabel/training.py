@@ -74,9 +74,8 @@ def train(
         return run
     torch.manual_seed(key(chosen.seed, "init"))
     model, method = build(chosen, list(table.classes), pretrained=True)
-    method.prepare(
-        _task(table, train_rows, val_rows, chosen, run)
-    )  # may refuse: nothing is written
+    task = _task(table, train_rows, val_rows, chosen, run)
+    method.prepare(task)  # before anything is written: it may refuse
     if not run.exists():
         given.save(run.folder / "labels.arrow")
         if chosen.frozen != "nothing":
@@ -85,8 +84,7 @@ def train(
         run.write(record)
     with watch(run, tensorboard=tensorboard) as watcher:
         watcher.note(_about(given, table, train_rows, val_rows))
-        counts = by_humans(table.subset(val_rows)).counts()
-        if len(val_rows) and not (counts.present.any() and counts.absent.any()):
+        if _tells_nothing(task.validation):
             watcher.warn(
                 "validation labels are all of one kind: no mAP, no thresholds and no completion "
                 "can come of them. Label a few hundred images for all classes, in a split "
@@ -162,6 +160,12 @@ def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows) -> str:
         lines += f"; not used: split {some(unused)}" if unused else ""
     dropped = [name for name in given.classes if name not in table.classes]
     return lines + (f"; classes left out: {some(dropped, 20)}" if dropped else "")
+
+
+def _tells_nothing(validation: LabelTable) -> bool:
+    """Whether there are validation images, but not labels of both kinds."""
+    counts = validation.counts()
+    return len(validation) > 0 and not (counts.present.any() and counts.absent.any())
 
 
 def _check_views(settings: Settings) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.report import peak, resident, tell, timed
 from partlabel.labels import LabelTable
 from partlabel.labels.cells import from_triples
-from partlabel.memory import LabelMemory, choose
+from partlabel.memory import LabelMemory, Round, choose
 
 IMAGES, CLASSES, BATCH, SHARE = 120_000, 81, 16, 0.18  # NUS-WIDE, 90% of its labels in five rounds
 
@@ -67,7 +67,7 @@ def _size() -> None:
         seconds, memory = timed(lambda: LabelMemory(table, Path(folder) / "memory"))
         grown = resident() - before
         tell("memory of 10^9 cells: made", f"{seconds:.1f} s, +{grown:.0f} MB", "-", True)
-        this, rng = memory.begin(1), np.random.default_rng(0)
+        this, rng = Round(memory, 1), np.random.default_rng(0)
         for start in range(0, images, 1000):
             batch = rng.random((1000, classes), dtype=np.float32)
             this.score(np.arange(start, start + 1000), batch)

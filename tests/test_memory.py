@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partlabel import memory as module
 from partlabel.errors import FileError, JobError
 from partlabel.labels import LabelTable
-from partlabel.memory import LabelMemory, choose, quota
+from partlabel.memory import LabelMemory, Round, choose, quota
+from partlabel.memory import store as module
 
 
 def table(labels: Any) -> LabelTable:
@@ -59,7 +59,7 @@ def place(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def run_round(memory: LabelMemory, number: int, scores: Any, lowest: Any, **more: Any) -> int:
-    this = memory.begin(number)
+    this = Round(memory, number)
     for rows in np.array_split(np.arange(len(scores)), 3):
         this.score(rows, scores[rows])
     return this.give(lowest, **more)
@@ -100,7 +100,7 @@ def test_hard_labels(place: Path | None) -> None:
 
 def test_images_without_scores_get_no_label(place: Path | None) -> None:
     memory = LabelMemory(table([[0], [0], [0]]), place)
-    this = memory.begin(1)
+    this = Round(memory, 1)
     this.score(np.array([0, 2]), np.array([[0.4], [0.2]]))
     assert this.give(3) == 2
     assert memory.read(np.arange(3), 1)[0][:, 0].tolist() == [-1, 0, -1]
@@ -120,7 +120,7 @@ def test_a_round_cut_short_is_repeated(place: Path | None) -> None:
     cut = LabelMemory(labels, place)
     play(cut, 1)
     run_round(cut, 2, rounds[0], 7)  # other scores, and then the process dies
-    cut.begin(3).score(np.arange(5), rounds[2][:5])
+    Round(cut, 3).score(np.arange(5), rounds[2][:5])
     if place is not None:
         cut = LabelMemory(labels, place)
     for number in (2, 3):
@@ -173,7 +173,7 @@ def test_too_large_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_scores_that_are_no_numbers(place: Path | None) -> None:
     memory = LabelMemory(table([[0], [1]]), place)
     with pytest.raises(JobError, match="NaN"):
-        memory.begin(1).score(np.arange(2), np.array([[np.nan], [0.5]]))
+        Round(memory, 1).score(np.arange(2), np.array([[np.nan], [0.5]]))
 
 
 def test_many_rounds(place: Path | None) -> None:

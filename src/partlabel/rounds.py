@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from partlabel.errors import FileError
 from partlabel.labels import LabelTable
 from partlabel.memory import LabelMemory, Tally
+from partlabel.methods.pseudo import find_memory
 from partlabel.run import Run
 from partlabel.scoring import aligned
 from partlabel.training import by_humans, task_of
@@ -14,13 +15,15 @@ from partlabel.training import by_humans, task_of
 
 def read_tally(run: Run, training: LabelTable, truth: LabelTable | None) -> Tally | None:
     """What the rounds that were completed gave; None for a run without pseudo-labels."""
-    folder = run.folder / "memory"
-    if not (folder / "shape.json").is_file():
+    if not any(run.folder.glob("memory*/shape.json")):
+        return None
+    completed = run.last_state()["method"].get("pseudo.round", 0)
+    folder = find_memory(run.folder, int(completed))
+    if folder is None:
         return None
     memory = LabelMemory.open(folder)
     if (memory.images, memory.classes) != training.shape:
         raise FileError(folder, "holds pseudo-labels for other labels than the run's")
-    completed = run.last_state()["method"].get("round", 0)
     return memory.tally(int(completed), truth)
 
 

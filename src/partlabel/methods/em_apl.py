@@ -4,16 +4,16 @@
     ECCV 2022.
 """
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from partlabel import losses
 from partlabel.data import Batch
-from partlabel.errors import FileError, InputError
-from partlabel.memory import LabelMemory, quota
+from partlabel.errors import InputError
+from partlabel.memory import quota
 from partlabel.methods.base import Predict, Task
 from partlabel.methods.em import Alpha, EntropyMaximization
+from partlabel.methods.pseudo import PseudoLabels
 from partlabel.methods.ranges import Epochs, Share, Weight
 
 
@@ -36,8 +36,6 @@ class EmApl(EntropyMaximization):
             ablation. Paper: 0.1, and it hurts.
     """
 
-    round: Tensor
-
     def __init__(
         self,
         alpha: Alpha = 0.2,
@@ -54,30 +52,19 @@ class EmApl(EntropyMaximization):
             )
         self.beta, self.theta, self.theta_positive = beta, theta, theta_positive
         self.warmup, self.hard = warmup, hard
-        self.register_buffer("round", torch.zeros((), dtype=torch.int64))
+        self.pseudo = PseudoLabels()
 
     def prepare(self, task: Task) -> None:
-        """Count what is unknown; the memory is made when it is needed."""
+        """Count what is unknown."""
         super().prepare(task)
         if task.epochs <= self.warmup:
             raise InputError(
                 f"a warm-up of {self.warmup} of {task.epochs} epochs leaves no pseudo-labels; "
                 "take more --epochs, or a smaller --set warmup"
             )
-        self.task, self.rounds = task, task.epochs - self.warmup
+        self.rounds = task.epochs - self.warmup
         self.unknown = task.labels.counts().unknown
-        self.memory: LabelMemory | None = None
-
-    def recall(self, completed: int) -> LabelMemory:
-        """The memory, made before the first round; after that it must be there."""
-        if self.memory is None:
-            folder = self.task.folder and self.task.folder / "memory"
-            if completed and (folder is None or not LabelMemory.is_in(folder)):
-                raise FileError(
-                    folder or "memory", "the run's pseudo-labels are missing; train again"
-                )
-            self.memory = LabelMemory(self.task.labels, folder)
-        return self.memory
+        self.pseudo.prepare(task)
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """After the warm-up, give pseudo-labels."""
@@ -85,7 +72,7 @@ class EmApl(EntropyMaximization):
         if epoch < self.warmup:
             return told
         number = epoch - self.warmup + 1
-        this = self.recall(completed=number - 1).begin(number)
+        this = self.pseudo.begin(number)
         for rows, logits in predict():
             this.score(rows, torch.sigmoid(logits).cpu().numpy())
         given = this.give(
@@ -93,16 +80,14 @@ class EmApl(EntropyMaximization):
             quota(self.unknown, self.theta_positive, number, self.rounds),
             (0.0, 1.0) if self.hard else None,
         )
-        self.round.fill_(number)
+        self.pseudo.complete(number)
         return told | {"pseudo_labels": float(given)}
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """EM on cells without a pseudo-label, soft cross-entropy on the others (Eq. 8)."""
-        number = int(self.round)
-        if number == 0:
+        if int(self.pseudo.round) == 0:
             return super().cost(logits, batch)
-        found = self.recall(number).read(np.asarray(batch.rows.cpu()), number)
-        signs, targets = (torch.from_numpy(part).to(logits.device) for part in found)
+        signs, targets = self.pseudo.read(batch.rows)
         pseudo = signs != 0
         em = losses.entropy_maximization(logits, batch.labels, self.weight * ~pseudo)
         return em + losses.soft_negative(logits, -pseudo.int(), self.beta, targets=targets)

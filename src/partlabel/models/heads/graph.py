@@ -23,10 +23,14 @@ class GraphRefiner(nn.Module):
         steps: how often messages are exchanged. Paper: 3.
         hidden: length of a state if not C, for many classes: the state of v then begins as its
             logit times a learned vector, and another one reads it out.
+        dropout: share of the numbers of messages that are left out in training.
     """
 
-    def __init__(self, classes: int, steps: int = 3, hidden: int | None = None) -> None:
+    def __init__(
+        self, classes: int, steps: int = 3, hidden: int | None = None, dropout: float = 0.0
+    ) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         size = classes if hidden is None else hidden
         self.steps = steps
         self.message = nn.Linear(size, size)
@@ -41,7 +45,7 @@ class GraphRefiner(nn.Module):
         batch, classes = logits.shape
         state = torch.diag_embed(logits) if self.write is None else logits[..., None] * self.write
         for step in range(self.steps):
-            said = torch.relu(self._say(logits, state, first=step == 0))
+            said = self.dropout(torch.relu(self._say(logits, state, first=step == 0)))
             # all but oneself; a class alone hears nothing
             heard = (said.sum(dim=1, keepdim=True) - said) / max(classes - 1, 1)
             flat = self.update(heard.flatten(0, 1), state.flatten(0, 1))
@@ -56,3 +60,26 @@ class GraphRefiner(nn.Module):
             return logits[..., None] * self.message.weight.t() + self.message.bias
         said: Tensor = self.message(state)
         return said
+
+
+class Refined(nn.Module):
+    """A head whose logits are refined.
+
+    Args:
+        head: maps to logits.
+        refiner: logits to logits.
+    """
+
+    def __init__(self, head: nn.Module, refiner: nn.Module) -> None:
+        super().__init__()
+        self.head, self.refiner = head, refiner
+
+    @property
+    def needs_maps(self) -> bool:
+        """As the head does."""
+        return bool(getattr(self.head, "needs_maps", True))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, D, H, W] to [B, C]."""
+        logits: Tensor = self.refiner(self.head(maps))
+        return logits

@@ -11,22 +11,29 @@ class Linear(nn.Module):
         features: D, channels of the feature map.
         classes: C, number of logits.
         needs_maps: False if only the mean of a map matters, so that a cache may keep just that.
+        dropout: share of the means that are left out in training.
 
     >>> import torch
     >>> Linear(8, 3)(torch.zeros(2, 8, 7, 7)).shape
     torch.Size([2, 3])
     """
 
-    def __init__(self, features: int, classes: int, *, needs_maps: bool = False) -> None:
+    def __init__(
+        self, features: int, classes: int, *, needs_maps: bool = False, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.needs_maps = needs_maps
+        self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, D, H, W] to [B, C]."""
-        logits: Tensor = self.classifier(maps.mean(dim=(2, 3)))
+        logits: Tensor = self.classifier(self.dropout(maps.mean(dim=(2, 3))))
         return logits
 
     def class_maps(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C, H, W]: the logits of each place; their mean is :meth:`forward`."""
+        """[B, D, H, W] to [B, C, H, W]: the logits of each place.
+
+        Their mean is what :meth:`forward` gives without dropout.
+        """
         return conv2d(maps, self.classifier.weight[:, :, None, None], self.classifier.bias)

@@ -44,12 +44,21 @@ class Weldon(nn.Module):
         features: D, channels of the feature map.
         classes: C, number of logits.
         k_max, k_min: see :func:`weldon_pool`. Paper: 0.1.
+        dropout: share of the numbers of a feature map that are left out in training.
     """
 
     needs_maps = True
 
-    def __init__(self, features: int, classes: int, k_max: float = 0.1, k_min: float = 0.1) -> None:
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        k_max: float = 0.1,
+        k_min: float = 0.1,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Conv2d(features, classes, kernel_size=1)
         self.k_max, self.k_min = k_max, k_min
 
@@ -60,4 +69,4 @@ class Weldon(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, D, H, W] to [B, C]."""
-        return weldon_pool(self.class_maps(maps), self.k_max, self.k_min)
+        return weldon_pool(self.class_maps(self.dropout(maps)), self.k_max, self.k_min)

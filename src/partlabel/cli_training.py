@@ -45,6 +45,7 @@ def train(
     clip: Annotated[Optional[float], _option(help="Largest norm of the gradient.")] = None,  # noqa: UP045
     ema: Annotated[Optional[float], _option(help="Keep a running mean of the weights, such as 0.9997; validated beside them, the better is kept.")] = None,  # noqa: UP045
     patience: Annotated[Optional[int], _option(help="Stop after so many epochs without a better validation.")] = None,  # noqa: UP045
+    keep: Annotated[Optional[str], _option(help="Which epoch: best by validation, or last. (default: best)")] = None,  # noqa: UP045
     seed: Annotated[Optional[int], _option(help="(default: 0)")] = None,  # noqa: UP045
     split: Annotated[Optional[str], _option(help="Train on this split. (default: train if there is one, else all)")] = None,  # noqa: UP045
     val: Annotated[Optional[float], _option(help="Share of the split to validate on. (default: 0.2)")] = None,  # noqa: UP045
@@ -92,6 +93,7 @@ def train(
         "clip": clip,
         "ema": ema,
         "patience": patience,
+        "keep": keep,
         "seed": seed,
         "split": split,
         "val": val,

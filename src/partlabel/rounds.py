@@ -1,5 +1,6 @@
 """The pseudo-labels of a run: how many there are, and how many of them are true."""
 
+import math
 from typing import Any
 
 from numpy.typing import NDArray
@@ -38,15 +39,30 @@ def ratio(part: NDArray[Any], whole: NDArray[Any]) -> float:
     return float(part.sum() / whole.sum()) if whole.sum() else float("nan")
 
 
+def rates(tally: Tally) -> dict[str, float]:
+    """How right the labels of a tally are, as far as their truth is known.
+
+    ``pseudo_absent_accuracy`` and ``pseudo_present_accuracy`` are the shares of labels that are
+    right, among those given as absent and as present; ``TN`` and ``TP`` among those that truly are.
+    """
+    judged, right = tally.judged.sum(axis=(0, 2)), tally.right.sum(axis=(0, 2))
+    wrong = judged - right
+    figures = {}
+    for sign, (name, rate) in enumerate((("absent", "TN"), ("present", "TP"))):
+        if judged[sign]:
+            figures[f"pseudo_{name}_accuracy"] = right[sign] / judged[sign]
+        truly = right[sign] + wrong[1 - sign]
+        if truly:
+            figures[rate] = right[sign] / truly
+    return {name: float(value) for name, value in figures.items()}
+
+
 def judge(run: Run, truth: LabelTable) -> dict[str, float]:
-    """How many pseudo-labels a run gave and which shares are right; nothing if it gives none."""
+    """How many pseudo-labels a run gave and how right they are; nothing if it gives none."""
     training = task_of(run).labels
     tally = read_tally(run, training, aligned(by_humans(truth), training))
     if tally is None:
         return {}
-    figures = {"pseudo_labels": float(tally.given.sum())}
-    for sign, name in enumerate(("absent", "present")):
-        if tally.judged[:, sign].any():
-            right = ratio(tally.right[:, sign], tally.judged[:, sign])
-            figures[f"pseudo_{name}_accuracy"] = right
-    return figures
+    given, cells = float(tally.given.sum()), max(math.prod(training.shape), 1)
+    share = training.known + given / cells
+    return {"pseudo_labels": given, "label_share": share, **rates(tally)}

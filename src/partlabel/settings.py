@@ -36,6 +36,7 @@ class Settings(BaseModel):
     clip: float | None = Field(None, gt=0)
     ema: float | None = Field(None, gt=0, lt=1)
     patience: int | None = Field(None, ge=1)
+    keep: Literal["best", "last"] = Field("best", description="Which epoch.")
     seed: int = 0
     split: str | None = None
     val: float = Field(0.2, ge=0, lt=1)

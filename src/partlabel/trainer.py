@@ -6,7 +6,7 @@ at any moment and resumed ends in the same bits as one that was not.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -115,6 +115,7 @@ class Trainer:
         settings: how.
         checkpoint: the file to save to and to resume from.
         watcher: is told how it goes.
+        others: the other members of an ensemble.
     """
 
     def __init__(
@@ -126,13 +127,15 @@ class Trainer:
         settings: Settings,
         checkpoint: Path,
         watcher: Watcher,
+        others: Sequence["Trainer"] = (),
     ) -> None:
         self.settings, self.train_set, self.val_set = settings, train, val
-        self.checkpoint, self.watcher = checkpoint, watcher
+        self.checkpoint, self.watcher, self.others = checkpoint, watcher, others
         self.fabric = Fabric(accelerator="auto", devices=1)
         self.model, self.method = model, method
         self.objective = Objective(model, method).to(self.fabric.device)
         self.stages = method.stages(settings.epochs, settings.patience)
+        self.first_weights = model.trained_weights() if self.stages[0].aside else {}
         ema = settings.ema if settings.ema is not None else method.ema
         self.ema, self.teacher = ema, None if ema is None else make_teacher(model)
         self.id_keys = keys(train.table.ids)[train.rows]
@@ -141,19 +144,26 @@ class Trainer:
         self.progress = Progress()
         self.best_weights: dict[str, Tensor] = {}
         self.broken: dict[int, str] = {}
-        self._saved = time.monotonic()
+        self.started, self._saved = False, time.monotonic()
 
     def fit(self) -> Progress:
         """Train to the end, from the checkpoint if there is one; leaves the best weights."""
-        self._start_stage()
-        if self.checkpoint.exists():
-            self._restore()
-        with interruptible() as interrupted:
-            while self.progress.stage < len(self.stages):
-                self._epoch(interrupted)
-                self._maybe_save(force=self.progress.stage == len(self.stages))
+        self.advance()
         self.model.load_state_dict(self.best_weights, strict=False)
         return self.progress
+
+    def advance(self, epoch: int | None = None) -> None:
+        """Train until so many epochs are over, None for all of them."""
+        if not self.started:
+            self.started = True
+            self._start_stage()
+            if self.checkpoint.exists():
+                self._restore()
+        place = self.progress
+        with interruptible() as interrupted:
+            while place.stage < len(self.stages) and (epoch is None or place.epoch < epoch):
+                self._epoch(interrupted)
+                self._maybe_save(force=place.stage == len(self.stages) or place.epoch == epoch)
 
     def _epoch(self, interrupted: Callable[[], bool]) -> None:
         place, stage = self.progress, self.stages[self.progress.stage]
@@ -164,7 +174,7 @@ class Trainer:
         epochs = sum(part.epochs for part in self.stages)
         self.watcher.begin(place.epoch, epochs, len(batches), place.step)
         if place.step == 0:
-            seed_generator(key(self.settings.seed, "before epoch", place.epoch))
+            self._seed_before_epoch()
             told = self.method.before_epoch(place.epoch, self._predict_training)
             place.sums = {f"+{name}": value for name, value in told.items()}
         self.objective.train()
@@ -249,7 +259,8 @@ class Trainer:
         place.history.append(record)
         best = max(scores, key=lambda name: scores[name])
         # without anything to validate on, the last epoch is the one to keep
-        if scores[best] > place.best or math.isnan(scores[best]):
+        last = math.isnan(scores[best]) or self.settings.keep == "last"
+        if scores[best] > place.best or last:
             place.best, place.best_epoch = scores[best], place.epoch
             kept = self.model if best == "val_mAP" or self.teacher is None else self.teacher
             self.best_weights = kept.trained_weights()
@@ -267,8 +278,16 @@ class Trainer:
             place.stage, place.stage_epoch, place.stale, place.rate = place.stage + 1, 0, 0, 1.0
             place.stage_best = -math.inf
             if place.stage < len(self.stages):
-                self.model.load_state_dict(self.best_weights, strict=False)
-                self._start_stage()
+                self._change_stage(stage)
+
+    def _change_stage(self, before: Stage) -> None:
+        self.model.load_state_dict(self.best_weights, strict=False)
+        self.method.after_stage(self.progress.stage - 1, self._predict_training)
+        if before.aside:
+            self.model.load_state_dict(self.first_weights, strict=False)
+            self.progress.best, self.progress.best_epoch = -math.inf, -1
+            self.teacher = None if self.teacher is None else make_teacher(self.model)
+        self._start_stage()
 
     def _start_stage(self) -> None:
         stage = self.stages[self.progress.stage]
@@ -306,7 +325,19 @@ class Trainer:
     def _predict_training(
         self, forward: Callable[[Classifier, Tensor], Tensor] | None = None
     ) -> Iterator[tuple[NDArray[Any], Tensor]]:
-        return self.predict(self.model, self.train_set, forward)
+        """The mean over all members, which are brought to the same epoch first."""
+        for other in self.others:
+            other.advance(self.progress.epoch)
+        if self.others:
+            self._seed_before_epoch()  # again: whether they had to train must not matter
+        members = (self, *self.others)
+        for said in zip(
+            *(each.predict(each.model, each.train_set, forward) for each in members), strict=True
+        ):
+            yield said[0][0], torch.stack([logits for _, logits in said]).mean(dim=0)
+
+    def _seed_before_epoch(self) -> None:
+        seed_generator(key(self.settings.seed, "before epoch", self.progress.epoch))
 
     def predict(
         self,

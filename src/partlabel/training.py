@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from partlabel.run import Record, Run, build, open_folder
 from partlabel.settings import Settings, make_settings
 from partlabel.simulate import HOLDOUT
 from partlabel.terminal import progress
-from partlabel.trainer import Examples, InputSource, Trainer, Watcher, gather
-from partlabel.watching import need_tensorboard, watch
+from partlabel.trainer import Examples, InputSource, Trainer, gather
+from partlabel.watching import Display, need_tensorboard, watch
 
 
 def train(
@@ -105,7 +105,7 @@ def _fit(
     val_rows: NDArray[np.int64],
     settings: Settings,
     cache: str | os.PathLike[str] | None,
-    watcher: Watcher,
+    watcher: Display,
 ) -> None:
     rows = np.concatenate([train_rows, val_rows])
     part = table.subset(rows)
@@ -116,15 +116,15 @@ def _fit(
         watcher.warn(f"left out: {message}")
     middle = len(train_rows)
     truth = by_humans(part)
-    trainer = Trainer(
-        model,
-        method,
+    examples = (
         Examples(part, inputs, np.arange(middle)),
         Examples(truth, inputs, np.arange(middle, len(rows))),
-        settings,
-        run.checkpoint,
-        watcher,
     )
+    others = [
+        Trainer(one, follower, *examples, own, home.checkpoint, watcher.member(home))
+        for one, follower, own, home in _other_members(run, method, settings, model.classes)
+    ]
+    trainer = Trainer(model, method, *examples, settings, run.checkpoint, watcher, others)
     done = trainer.fit()
     if len(trainer.broken) + len(broken) >= len(train_rows) and not done.total_steps:
         raise JobError("no training image could be read")
@@ -138,6 +138,20 @@ def _fit(
         found = balanced_thresholds(scores, truth.dense(judged)).tolist()
         record.thresholds = [None if np.isnan(value) else value for value in found]
     run.write(record)
+
+
+def _other_members(
+    run: Run, leader: Method, settings: Settings, classes: list[str]
+) -> Iterator[tuple[Classifier, Method, Settings, Run]]:
+    """The members of an ensemble beside the first, each with a folder of its own in the run's."""
+    for number in range(2, leader.members + 1):
+        own = settings.model_copy(update={"seed": key(settings.seed, "member", number)})
+        torch.manual_seed(key(own.seed, "init"))
+        model, method = build(own, classes, pretrained=True)
+        method.follow(leader)
+        home = Run(run.folder / "members" / str(number))
+        home.folder.mkdir(parents=True, exist_ok=True)
+        yield model, method, own, home
 
 
 def task_of(run: Run) -> Task:

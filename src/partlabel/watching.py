@@ -15,11 +15,18 @@ from partlabel.terminal import console
 
 
 class Display:
-    """Tells a training's progress on standard error."""
+    """Tells a training's progress on standard error.
 
-    def __init__(self, bar: Progress, run: Run, board: Any) -> None:
-        self.bar, self.run, self.board = bar, run, board
-        self.whole = bar.add_task("epochs", total=None)
+    Args:
+        bar: where.
+        run: keeps the log.
+        board: TensorBoard's writer, if there is one.
+        name: goes before each line.
+    """
+
+    def __init__(self, bar: Progress, run: Run, board: Any, name: str = "") -> None:
+        self.bar, self.run, self.board, self.name = bar, run, board, name
+        self.whole = bar.add_task(f"{name} epochs".strip(), total=None)
         self.part = bar.add_task("", total=None)
         self.steps, self.images, self.started = 1, 0, time.monotonic()
 
@@ -46,7 +53,7 @@ class Display:
             else f"{name} {value:.4g}"
             for name, value in record.items()
         ]  # fmt: skip
-        self.bar.console.print("  ".join(words))
+        self.bar.console.print("  ".join([self.name, *words] if self.name else words))
         if self.board is not None:
             for name, value in record.items():
                 self.board.add_scalar(name, value, record["epoch"])
@@ -59,8 +66,14 @@ class Display:
         """Something worth knowing before it starts."""
         self.bar.console.print(message, markup=False)
 
+    def member(self, run: Run) -> "Display":
+        """For a further member of an ensemble."""
+        return Display(self.bar, run, None, name=f"member {run.folder.name}")
+
     def warn(self, message: str) -> None:
         """Something the user should know."""
+        if self.name:
+            return  # the first member says the same
         warnings.warn(message, PartlabelWarning, stacklevel=2)
 
 

@@ -45,6 +45,10 @@ class Tally:
     judged: NDArray[np.int64]
     right: NDArray[np.int64]
 
+    def of_rounds(self, which: slice) -> "Tally":
+        """The tally of some of the rounds."""
+        return Tally(self.given[which], self.judged[which], self.right[which])
+
 
 class LabelMemory:
     """Pseudo-labels for the unknown cells of a table.

@@ -16,12 +16,14 @@ from partlabel.methods.bce import Bce
 from partlabel.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.methods.em_apl import EmApl
 from partlabel.methods.expected import ExpectedPositive, Role, RoleLinearInit
+from partlabel.methods.partial_bce import PartialBce
 from partlabel.methods.spatial import SpatialConsistency
 
 __all__ = ["METHODS", "Method", "Predict", "Stage", "Task"]
 
 METHODS: dict[str, type[Method]] = {
     "bce": Bce,
+    "partial-bce": PartialBce,
     "an": AssumeNegative,
     "dw": DownWeighted,
     "wan": WeakAssumeNegative,

@@ -37,6 +37,8 @@ class Stage:
         lr, schedule, optimizer: None for those of the settings.
         head_only: the backbone keeps its weights and its batch statistics.
         patience: epochs without a better validation of this stage before it ends; None for never.
+        aside: of the first stage: trains a model that only serves the method. None of its epochs is
+            kept, and the next stage starts from the weights that this one began with.
 
     A stage starts from the best weights of the one before.
     """
@@ -47,6 +49,7 @@ class Stage:
     optimizer: str | None = None
     head_only: bool = False
     patience: int | None = None
+    aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,14 @@ class Method(nn.Module, ABC):
         views: the views of each picture that ``loss`` wants; they go through the backbone together.
         defaults: settings of the training that this method wants to be others than the usual.
         ema: how slowly the teacher follows the model, None for no teacher.
+        members: models that are trained side by side, whose mean ``predict`` gives; the first one
+            is the run's.
     """
 
     views: ClassVar[tuple[str, ...]] = ("weak",)
     defaults: ClassVar[dict[str, Any]] = {}
     ema: float | None = None
+    members: int = 1
 
     def head(self, features: int, classes: int) -> nn.Module:
         """The head that this method trains, unless the settings name another."""
@@ -96,6 +102,12 @@ class Method(nn.Module, ABC):
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
         """A stage begins, or goes on after a stop: switch on what belongs to it."""
+
+    def after_stage(self, stage: int, predict: Predict) -> None:
+        """A stage is over and another follows; the model has the best weights of this one."""
+
+    def follow(self, leader: "Method") -> None:
+        """Train as a further member, on what the leader decides."""
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """Between epochs: relabel, for example. What is returned is logged.

@@ -7,6 +7,7 @@ from torch import Tensor
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.errors import PartlabelWarning
+from partlabel.labels import LabelTable
 from partlabel.methods.base import OnLogits, Task
 
 
@@ -25,14 +26,19 @@ class Bce(OnLogits):
 
     def prepare(self, task: Task) -> None:
         """Warn where this must fail."""
-        if not task.labels.counts().absent.any():
-            warnings.warn(
-                "no training label is known to be absent: bce learns that everything is present. "
-                "Take em-apl, or an",
-                PartlabelWarning,
-                stacklevel=2,
-            )
+        warn_of_positives_only(task.labels, "bce")
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce`."""
         return losses.bce(logits, batch.labels, self.normalize)
+
+
+def warn_of_positives_only(labels: LabelTable, method: str) -> None:
+    """Warn where a method that leaves unknown labels out has nothing to tell absence by."""
+    if not labels.counts().absent.any():
+        warnings.warn(
+            f"no training label is known to be absent: {method} learns that everything is present. "
+            "Take em-apl, or an",
+            PartlabelWarning,
+            stacklevel=3,
+        )

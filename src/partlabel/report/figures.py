@@ -23,6 +23,7 @@ _NO_COST = {
     "images_per_second",
     "positives",
     "pseudo_labels",
+    "label_share",
 }
 
 

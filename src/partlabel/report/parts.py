@@ -185,6 +185,8 @@ def pseudo_labels(sample: Sample) -> list[Part]:
             f"{percent(ratio(tally.right, tally.judged))}% of those whose truth is known are right."
             " Look at whether later rounds get worse, and whether the errors are all of one class."
         )
+        if "TP" in header:
+            caption += " TP and TN: the same among cells that are truly present and truly absent."
     else:
         caption += "With --truth, this also shows how many of them are right."
     return [Part("Pseudo-labels", caption, "", header, rows, bool(tally.judged.any()))]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.memory import Tally
-from partlabel.rounds import ratio
+from partlabel.rounds import rates, ratio
 
 _MOST_WRONG = 3  # classes that are named
 
@@ -25,7 +25,8 @@ def round_table(
     signs = [sign for sign in (0, 1) if tally.judged[:, sign].any()]
     header = ["round", "absent", "present", "labelled so far"]
     header += [f"{('absent', 'present')[sign]} and right" for sign in signs]
-    header += ["most often wrong"] if signs else []
+    recalls = ("TP", "TN") if len(signs) == 2 else ()  # of one sign only they are 100 and 0
+    header += [*recalls, "most often wrong"] if signs else []
     numbers = len(tally.given)
     parts = [(f"{n + 1}", slice(n, n + 1), slice(0, n + 1)) for n in range(numbers)]
     rows = []
@@ -34,6 +35,8 @@ def round_table(
         row.append(percent(tally.given[before].sum() / max(unknown, 1)))
         row += [percent(ratio(tally.right[here, s], tally.judged[here, s])) for s in signs]
         if signs:
+            found = rates(tally.of_rounds(here))
+            row += [percent(found.get(name, float("nan"))) for name in recalls]
             wrong = (tally.judged[here] - tally.right[here]).sum(axis=(0, 1))
             row.append(_worst(wrong, classes))
         rows.append(row)

@@ -1,0 +1,272 @@
+"""partial-bce: conformance for each curriculum, rounds by hand, and what may not change."""
+
+import csv
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance import CLASSES, SIZE, MethodConformance
+from partlabel import losses
+from partlabel.checkpoint import load_state
+from partlabel.data import Batch
+from partlabel.errors import InputError
+from partlabel.labels import LabelTable
+from partlabel.memory import LabelMemory
+from partlabel.methods import Task
+from partlabel.methods.curriculum import Curriculum, certain, large, largest_share, present_only
+from partlabel.methods.partial_bce import PartialBce
+from partlabel.models.heads import Linear, Refined, Weldon
+from partlabel.rounds import judge
+from partlabel.run import Run
+from partlabel.settings import make_settings
+from trained import tiny_model
+
+
+class TestPartialBce(MethodConformance):
+    name = "partial-bce"
+
+
+class TestGraph(MethodConformance):
+    name = "partial-bce"
+    options: ClassVar[dict[str, Any]] = {"gnn": True, "head": "weldon", "curriculum": "two-step"}
+
+
+class TestBayesian(MethodConformance):
+    name = "partial-bce"
+    options: ClassVar[dict[str, Any]] = {
+        "curriculum": "e",
+        "gnn": True,
+        "passes": 3,
+        "theta": 10.0,
+        "redecide": True,
+    }
+
+
+class TestEnsemble(MethodConformance):
+    name = "partial-bce"
+    options: ClassVar[dict[str, Any]] = {"curriculum": "d", "members": 2, "theta": 0.01}
+
+    def test_members_lie_in_the_run(self, scene: Path, tmp_path: Path) -> None:
+        run = self.train(scene, tmp_path / "run")
+        other = Run(run.folder / "members" / "2")
+        with (other.folder / "log.csv").open() as log:
+            assert [line["epoch"] for line in csv.DictReader(log)] == ["1"]  # no more is needed
+        mine, theirs = (load_state(each.checkpoint)["model"] for each in (run, other))
+        weight = "head.classifier.weight"
+        assert not torch.equal(mine[weight], theirs[weight])
+
+
+def table(labels: Any) -> LabelTable:
+    labels = np.asarray(labels)
+    names = [f"c{j}" for j in range(labels.shape[1])]
+    return LabelTable([f"{i}" for i in range(len(labels))], names, labels)
+
+
+def says(*scores: Any) -> Any:
+    """A ``predict`` that gives these logits in two batches, the second images first."""
+    logits = torch.tensor(np.asarray(scores), dtype=torch.float32)
+
+    def predict(forward: Any = None) -> Any:
+        middle = logits.shape[-2] // 2
+        for rows in (np.arange(middle, logits.shape[-2]), np.arange(middle)):
+            yield rows, logits[..., rows, :].squeeze(0)
+
+    return predict
+
+
+def after(curriculum: Curriculum, labels: LabelTable, *scores: Any, epochs: int = 9) -> Any:
+    """The labels to train on after a round for each of the scores."""
+    curriculum.prepare(Task(labels, labels, epochs))
+    for epoch, said in zip(curriculum.epochs, scores, strict=True):
+        told = curriculum.before_epoch(epoch - 1, says(said))
+    dense = torch.from_numpy(labels.dense()).float()
+    found = curriculum.labels(Batch(torch.arange(len(dense)), dense, {})).numpy()
+    assert told["label_share"] == pytest.approx(np.mean(found != 0))
+    return found.tolist()
+
+
+KNOWN = [[1, 0, 0], [0, -1, 0], [0, 0, 0], [0, 0, 0]]
+FIRST = [[-9, 3, -0.5], [0.4, 9, -3], [-1, 0.1, 6], [2, -2, 0]]
+
+
+def test_strategies_by_hand() -> None:
+    labels = table(KNOWN)
+    assert after(Curriculum("a", 2, [2]), labels, FIRST) == [
+        [1, 1, 0], [0, -1, -1], [0, 0, 1], [1, -1, 0],
+    ]  # fmt: skip
+    assert after(Curriculum("c", 3, [2]), labels, FIRST) == [
+        [1, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, 0],
+    ]  # fmt: skip
+    assert after(Curriculum("two-step"), labels, FIRST) == [
+        [1, 1, -1], [1, -1, -1], [-1, 1, 1], [1, -1, 1],
+    ]  # fmt: skip
+    # a quarter of the four unknown cells of one batch, and of the six of the other
+    assert after(Curriculum("b", 0.25, [2]), labels, FIRST) == [
+        [1, 1, 0], [0, -1, 0], [0, 0, 1], [1, 0, 0],
+    ]  # fmt: skip
+
+
+def test_uncertainty_decides_and_the_mean_labels() -> None:
+    labels = table(KNOWN)
+    spread = np.where(np.array(FIRST) == 9, 0, 1.0)  # sure of a cell that is known anyway
+    spread[0, 2] = spread[3, 2] = 0.25
+    assert after(Curriculum("e", 0.25, [2]), labels, [FIRST, spread]) == [
+        [1, 0, -1], [0, -1, 0], [0, 0, 0], [0, 0, 1],
+    ]  # fmt: skip
+
+
+def test_labels_stay_unless_redecided() -> None:
+    labels, second = table(KNOWN), -np.array(FIRST) - 3
+    kept = after(Curriculum("a", 2, [2, 3]), labels, FIRST, second)
+    assert kept == [[1, 1, -1], [-1, -1, -1], [-1, -1, 1], [1, -1, -1]]
+    anew = after(Curriculum("a", 2, [2, 3], redecide=True), labels, FIRST, second)
+    assert anew == [[1, -1, -1], [-1, -1, 0], [-1, -1, -1], [-1, 0, -1]]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    strategy=st.sampled_from(["two-step", "a", "b", "c", "d", "e"]),
+    theta=st.floats(0, 1),
+    redecide=st.booleans(),
+)
+def test_known_labels_never_change(seed: int, strategy: Any, theta: float, redecide: bool) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(-1, 2, (rng.integers(2, 6), rng.integers(1, 5)))
+    curriculum = Curriculum(strategy, None if strategy == "two-step" else theta, None, redecide)
+    curriculum.prepare(Task(table(labels), table(labels), epochs=8))
+    shape = (2, *labels.shape) if strategy == "e" else labels.shape
+    scores = [rng.normal(size=shape) for _ in curriculum.epochs]
+    found = np.array(after(curriculum, table(labels), *scores, epochs=8))
+    np.testing.assert_array_equal(found[labels != 0], labels[labels != 0])
+    assert set(np.unique(found)) <= {-1, 0, 1}
+
+
+@given(st.integers(0, 2**32), st.floats(0, 1))
+def test_a_share_of_the_batch_is_that_of_a_sort(seed: int, theta: float) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.choice([-2.0, -0.5, 0.0, 0.5, 2.0], (3, 4))
+    unknown = rng.random((3, 4)) < 0.6
+    found = largest_share(scores, unknown, theta)
+    places = [place for place in np.ndindex(3, 4) if unknown[place]]
+    places.sort(key=lambda place: -abs(scores[place]))
+    expected = np.zeros((3, 4))
+    for place in places[: round(theta * len(places))]:
+        expected[place] = 1 if scores[place] >= 0 else -1
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_thresholds_include_their_end() -> None:
+    scores = np.array([[-2.0, 2.0, 1.99, 0.0]])
+    assert large(scores, 2.0).tolist() == [[-1, 1, 0, 0]]
+    assert present_only(scores, 2.0).tolist() == [[0, 1, 0, 0]]
+    assert certain(scores, np.array([[0.3, 0.31, 0.3, 0.0]]), 0.3).tolist() == [[-1, 0, 1, 1]]
+
+
+def test_dropout_passes_share_the_backbone() -> None:
+    """Mean and variance of the head under dropout against many single passes; one backbone pass."""
+    method = PartialBce(curriculum="e", gnn=True, passes=4000)
+    model = tiny_model(method, CLASSES).eval()
+    calls: list[int] = []
+    model.backbone.register_forward_hook(lambda *_: calls.append(1))
+    pictures = torch.randint(0, 255, (2, 3, SIZE, SIZE), dtype=torch.uint8)
+    assert isinstance(method.pseudo, Curriculum)
+    with torch.no_grad():
+        mean, variance = method.pseudo._with_dropout(model, pictures)
+        assert len(calls) == 1
+        assert not any(part.training for part in model.modules())
+        features = model.backbone(pictures)
+        model.head.train()
+        passes = np.stack([model.head(features).numpy() for _ in range(4000)])
+    assert passes.std(axis=0).min() > 0  # dropout is on
+    error = passes.std(axis=0) / 4000**0.5
+    assert (np.abs(mean.numpy() - passes.mean(axis=0)) < 6 * error).all()
+    np.testing.assert_allclose(variance.numpy(), passes.var(axis=0), rtol=0.3)
+
+
+def test_weak_labels_count_as_known_ones() -> None:
+    labels = table(KNOWN)
+    method = PartialBce(curriculum="a", theta=2, relabel_at=[2])
+    method.prepare(Task(labels, labels, epochs=3))
+    logits = torch.randn(4, 3, dtype=torch.float64)
+    batch = Batch(torch.arange(4), torch.from_numpy(labels.dense()).float(), {})
+    torch.testing.assert_close(method.cost(logits, batch), losses.partial_bce(logits, batch.labels))
+    assert method.before_epoch(0, says(FIRST)) == {}
+    method.before_epoch(1, says(FIRST))
+    complete = torch.tensor([[1, 1, 0], [0, -1, -1], [0, 0, 1], [1, -1, 0]])
+    torch.testing.assert_close(method.cost(logits, batch), losses.partial_bce(logits, complete))
+
+
+def test_rounds_are_logged_and_judged(scene: Path, tmp_path: Path) -> None:
+    """In percent as Table 2 counts: TP and TN are recalls among cells with a weak label."""
+    from partlabel.formats import read_labels
+    from partlabel.training import task_of, train
+
+    options = {"curriculum": "b", "theta": 0.5, "relabel_at": [2, 3]}
+    tiny = MethodConformance.tiny | {"epochs": 3}
+    call = {"method": "partial-bce", "options": options, **tiny}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    truth = read_labels(scene / "labels.csv")
+    found = judge(run, truth)
+    training = task_of(run).labels
+    weak, _ = LabelMemory.open(run.folder / "memory").read(np.arange(len(training)), 2)
+    full = truth.subset([truth.ids.index(name) for name in training.ids]).dense()
+    given = weak != 0
+    assert found["label_share"] == pytest.approx(training.known + given.mean())
+    assert found["TP"] == pytest.approx(np.mean(weak[given & (full == 1)] == 1))
+    assert found["TN"] == pytest.approx(np.mean(weak[given & (full == -1)] == -1))
+    shares = [line["label_share"] for line in run.history() if "label_share" in line]
+    assert len(shares) == 2
+    assert shares[1] == pytest.approx(found["label_share"])
+    assert training.known < shares[0] < shares[1] < 1
+
+
+def test_heads() -> None:
+    assert isinstance(PartialBce().head(8, 3), Linear)
+    assert isinstance(PartialBce(head="weldon").head(8, 3), Weldon)
+    refined = PartialBce(head="weldon", gnn=True).head(8, 3)
+    assert isinstance(refined, Refined)
+    assert refined.needs_maps
+    assert not Refined(Linear(8, 3), torch.nn.Identity()).needs_maps
+    maps = torch.randn(2, 8, 4, 4)
+    assert refined(maps).shape == (2, 3)
+
+
+def test_g_by_its_value() -> None:
+    alpha, beta, gamma = PartialBce(g=20.0, gamma=2.0).weight
+    assert alpha * 0.1**gamma + beta == pytest.approx(20)
+    assert alpha + beta == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"curriculum": "f"}, "curriculum"),
+        ({"curriculum": "b", "theta": 2}, "share"),
+        ({"curriculum": "two-step", "theta": 2}, "two-step"),
+        ({"curriculum": "a", "relabel_at": "1"}, "relabel_at"),
+        ({"curriculum": "e", "dropout": 0}, "dropout"),
+        ({"theta": 2}, "curriculum"),
+        ({"redecide": True}, "curriculum"),
+        ({"g": 5, "alpha": 1}, "alpha"),
+        ({"g": 5, "gamma": 0}, "gamma"),
+        ({"g": -1}, "g"),
+        ({"k_max": 0}, "k_max"),
+        ({"curriculum": "d", "members": 1}, "members"),
+    ],
+)
+def test_settings_that_make_no_sense(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        make_settings(method="partial-bce", options=options)
+
+
+def test_rounds_that_never_come_are_an_error() -> None:
+    labels = table(KNOWN)
+    with pytest.raises(InputError, match="relabel_at"):
+        Curriculum("a", relabel_at=[2, 30]).prepare(Task(labels, labels, epochs=20))
+    with pytest.raises(InputError, match="relabel_at"):
+        Curriculum("a").prepare(Task(labels, labels, epochs=1))

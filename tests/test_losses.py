@@ -196,6 +196,54 @@ def test_soft_negative(case: Any, seed: int) -> None:
     assert loss == pytest.approx(0.3 * np.mean(cells), rel=1e-7, abs=1e-9)
 
 
+@given(cases(), st.sampled_from([0.0, 1.0, 2.0]), st.booleans())
+def test_self_paced(case: Any, gamma: float, correct: bool) -> None:
+    """Cell by cell, as the paper writes it; p is taken of x - 1 where a label is known present."""
+    logits, labels = case
+    cells = []
+    for x, y in zip(logits.flat, labels.flat, strict=True):
+        if y == 1:
+            cells.append(p_of(1 - x) ** gamma * pos(x - 1))
+        elif y == 0 and correct and p_of(x) > 0.6:
+            cells.append(p_of(-x) ** gamma * pos(x))
+        else:
+            cells.append(p_of(x) ** gamma * neg(x))
+    loss = torch_loss("self_paced", logits, labels, gamma=gamma, correct=correct)
+    assert loss == pytest.approx(np.mean(cells), rel=1e-7, abs=1e-9)
+
+
+@given(cases(), st.integers(0, 3), st.integers(0, 100))
+def test_selective(case: Any, ignored: int, seed: int) -> None:
+    _, labels = case
+    rng = np.random.default_rng(seed)
+    logits = rng.permutation(labels.size).reshape(labels.shape) / 3 - 3  # no two alike
+    frequent = rng.random(labels.shape[1]) < 0.3
+    unknown = sorted(map(tuple, np.argwhere(labels == 0)), key=lambda at: -logits[at])
+    left_out = set(unknown[: ignored * len(labels)])
+    cells = []
+    for at in np.ndindex(labels.shape):
+        x, y = float(logits[at]), labels[at]
+        if y == 1:
+            cells.append(p_of(-x) ** 0.5 * pos(x))
+        elif y == -1:
+            cells.append(p_of(x) ** 1.5 * neg(x))
+        else:
+            out = at in left_out or frequent[at[1]]
+            cells.append(0.0 if out else p_of(x) ** 3 * neg(x))
+    gammas = {"gamma_positive": 0.5, "gamma_negative": 1.5, "gamma_unknown": 3.0}
+    classes = torch.from_numpy(frequent)
+    loss = torch_loss("selective", logits, labels, frequent=classes, ignored=ignored, **gammas)
+    assert loss == pytest.approx(np.mean(cells), rel=1e-7, abs=1e-9)
+
+
+def test_the_focus_of_selective_is_a_weight() -> None:
+    """On an absent cell the gradient is p^gamma times that of -log(1 - p), which is p."""
+    logits = torch.tensor([[0.7]], dtype=torch.float64, requires_grad=True)
+    losses.selective(logits, torch.tensor([[-1]]), gamma_negative=2.0).backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert float(logits.grad) == pytest.approx(p_of(0.7) ** 3)
+
+
 @given(cases(), st.floats(0, 3), st.integers(0, 100))
 def test_expected_negative(case: Any, expected: float, seed: int) -> None:
     logits, labels = case
@@ -268,6 +316,8 @@ ALL = [
     "expected_positive",
     "role",
     "soft_negative",
+    "self_paced",
+    "selective",
 ]
 MORE: dict[str, dict[str, Any]] = {
     "expected_positive": {"expected": 1.5},

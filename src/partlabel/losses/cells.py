@@ -38,3 +38,12 @@ def entropy(logits: Tensor) -> Tensor:
 def mean(cost: Tensor) -> Tensor:
     """The mean over all cells, 0 if there are none."""
     return cost.sum() / max(cost.numel(), 1)
+
+
+def likeliest(scores: Tensor, labels: Tensor, number: int) -> Tensor:
+    """[B, C] whether a cell is among so many unknown ones of the batch with the largest scores."""
+    unknown = labels == 0
+    scores = torch.where(unknown, precise(scores.detach()), -torch.inf).flatten()
+    chosen = torch.zeros_like(scores, dtype=torch.bool)
+    chosen[scores.topk(min(max(number, 0), int(unknown.sum()))).indices] = True
+    return chosen.view(labels.shape)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from partlabel.losses.cells import mean, precise
+from partlabel.losses.cells import likeliest, mean, precise
 from partlabel.losses.known import bce
 
 
@@ -18,14 +18,9 @@ def expected_negative(logits: Tensor, labels: Tensor, *, prior: Tensor, expected
         prior: [B, C] how likely each cell is present, such as scores of a slower model.
         expected: K, present labels per image.
     """
-    unknown = labels == 0
     missing = round(len(labels) * expected - float((labels > 0).sum()))
-    missing = min(max(missing, 0), int(unknown.sum()))
-    assumed = torch.where(unknown, -1, labels)
-    likely = torch.where(unknown, prior.to(torch.float32), -torch.inf).flatten()
-    left_out = torch.zeros_like(likely, dtype=torch.bool)
-    left_out[likely.topk(missing).indices] = True
-    return bce(logits, assumed.masked_fill(left_out.view(labels.shape), 0))
+    assumed = torch.where(labels == 0, -1, labels)
+    return bce(logits, assumed.masked_fill(likeliest(prior, labels, missing), 0))
 
 
 def spatial_consistency(

@@ -17,6 +17,7 @@ from partlabel.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.methods.em_apl import EmApl
 from partlabel.methods.expected import ExpectedPositive, Role, RoleLinearInit
 from partlabel.methods.partial_bce import PartialBce
+from partlabel.methods.selective import ClassAwareSelective, SelfPaced
 from partlabel.methods.spatial import SpatialConsistency
 
 __all__ = ["METHODS", "Method", "Predict", "Stage", "Task"]
@@ -33,6 +34,8 @@ METHODS: dict[str, type[Method]] = {
     "n-ls": NegativeLabelSmoothing,
     "focal": Focal,
     "asl": Asymmetric,
+    "splc": SelfPaced,
+    "csl": ClassAwareSelective,
     "entmin": EntropyMinimization,
     "epr": ExpectedPositive,
     "role": Role,

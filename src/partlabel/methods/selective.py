@@ -1,0 +1,118 @@
+"""Methods that decide in every batch, from the scores, what an unknown label counts as.
+
+[1] Zhang et al., Simple and Robust Loss Design for Multi-Label Learning with Missing Labels,
+    arXiv:2112.07368, 2021 (SPLC).
+[2] Ben-Baruch et al., Multi-label Classification with Partial Annotations using Class-aware
+    Selective Loss, CVPR 2022 (CSL).
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from partlabel import losses
+from partlabel.data import Batch
+from partlabel.methods.base import OnLogits, Predict, Stage, Task
+from partlabel.methods.bce import warn_of_positives_only
+from partlabel.methods.ranges import Epochs, Share, Weight
+from partlabel.models import Classifier
+
+
+class SelfPaced(OnLogits):
+    """Unknown labels count as absent, and those that become likely as present (SPLC) [1].
+
+    Args:
+        threshold: an unknown label with a larger probability counts as present. Paper: 0.6.
+        start: epochs before unknown labels may count as present. Paper: 1.
+        margin: by which known present labels are pushed further, in logits. Paper: 1.
+        gamma: of the focal factor. Paper: 2.
+    """
+
+    correct: Tensor
+
+    def __init__(
+        self,
+        threshold: Share = 0.6,
+        start: Epochs = 1,
+        margin: Weight = 1.0,
+        gamma: Weight = 2.0,
+    ) -> None:
+        super().__init__()
+        self.threshold, self.start, self.margin, self.gamma = threshold, start, margin, gamma
+        self.register_buffer("correct", torch.zeros((), dtype=torch.bool))
+
+    def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
+        """Start to correct when it is time."""
+        self.correct.fill_(epoch >= self.start)
+        return {}
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.self_paced`."""
+        return losses.self_paced(
+            logits,
+            batch.labels,
+            self.threshold,
+            self.margin,
+            self.gamma,
+            correct=bool(self.correct),
+        )
+
+
+class ClassAwareSelective(OnLogits):
+    """Unknown labels count as absent but for likely ones and those of frequent classes (CSL) [2].
+
+    How frequent a class is says a first model, trained on known labels alone: the mean of its
+    probabilities over the training images. The model itself then starts afresh.
+
+    Args:
+        ignored: so many unknown labels per image, the likeliest of a batch, are left out. Paper: 5,
+            of 80 classes and more.
+        prior: unknown labels of classes more frequent than this are left out. Paper: 0.05.
+        warmup: epochs of the first model, 0 for none: then no class counts as frequent.
+        gamma_positive, gamma_negative, gamma_unknown: of the focal factors. Paper: 0, 1, 2.
+    """
+
+    frequency: Tensor
+
+    def __init__(
+        self,
+        ignored: Annotated[int, Field(ge=0)] = 5,
+        prior: Share = 0.05,
+        warmup: Epochs = 5,
+        gamma_positive: Weight = 0.0,
+        gamma_negative: Weight = 1.0,
+        gamma_unknown: Weight = 2.0,
+    ) -> None:
+        super().__init__()
+        self.ignored, self.prior, self.warmup = ignored, prior, warmup
+        self.gammas = gamma_positive, gamma_negative, gamma_unknown
+        self.in_warmup = False
+
+    def prepare(self, task: Task) -> None:
+        """Warn where no first model can be trained."""
+        if self.warmup:
+            warn_of_positives_only(task.labels, "the first model of csl")
+        self.register_buffer("frequency", torch.zeros(task.labels.shape[1]))
+
+    def stages(self, epochs: int, patience: int | None) -> list[Stage]:
+        """The first model, then the model itself."""
+        first = [Stage(self.warmup, patience=patience, aside=True)] if self.warmup else []
+        return [*first, Stage(epochs, patience=patience)]
+
+    def begin_stage(self, stage: int, model: Classifier) -> None:
+        """Know which model is trained."""
+        self.in_warmup = bool(self.warmup) and stage == 0
+
+    def after_stage(self, stage: int, predict: Predict) -> None:
+        """Ask the first model how frequent classes are."""
+        said = torch.cat([torch.sigmoid(logits) for _, logits in predict()])
+        self.frequency.copy_(said.mean(dim=0))
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.bce` for the first model, :func:`losses.selective` for the other."""
+        if self.in_warmup:
+            return losses.bce(logits, batch.labels)
+        frequent = self.frequency > self.prior
+        return losses.selective(logits, batch.labels, frequent, self.ignored, *self.gammas)

@@ -287,8 +287,9 @@ def bench(
 
     if out.is_dir() and any(out.iterdir()) and not resume:
         raise InputError(f"{out}: is not empty; add --resume to go on, or name another")
-    results = benchmark.run(benchmark.read_spec(spec, labels, images), out, jobs, cache, say)
-    say("\n" + benchmark.tables(results))
+    compared = benchmark.read_spec(spec, labels, images)
+    results = benchmark.run(compared, out, jobs, cache, say)
+    say("\n" + benchmark.tables(results, compared.figures, compared.baseline))
     failed = [result for result in results if "error" in result]
     if failed:
         raise JobError(f"{len(failed)} of {len(results)} trainings failed; see results.csv")

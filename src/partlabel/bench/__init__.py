@@ -14,7 +14,7 @@ from typing import Any
 
 from partlabel import simulate
 from partlabel.bench.cells import Cell, run_cells
-from partlabel.bench.results import write_results
+from partlabel.bench.results import Result, write_results
 from partlabel.bench.spec import Spec, choices, combinations, read_spec, settings_of
 from partlabel.bench.tables import tables
 from partlabel.errors import FileError
@@ -31,7 +31,7 @@ def run(
     jobs: int = 1,
     cache: str | os.PathLike[str] | None = None,
     told: Callable[[str], object] = print,
-) -> list[dict[str, Any]]:
+) -> list[Result]:
     """Train and test every cell that is not done yet; returns the results and writes the tables."""
     out.mkdir(parents=True, exist_ok=True)
     combos, terms = list(combinations(spec)), _terms(spec)
@@ -72,7 +72,7 @@ def run(
     results.sort(key=lambda result: order[result["cell"]])
     write_results(out / "results.csv", results)
     with atomic_file(out / "table.md") as stream:
-        stream.write(tables(results).encode())
+        stream.write(tables(results, spec.figures, spec.baseline).encode())
     return results
 
 
@@ -93,7 +93,7 @@ def _terms(spec: Spec) -> tuple[str, ...]:
 
 
 def _keep_better(
-    tuned: dict[tuple[str, str, float | None], dict[str, Any]], result: dict[str, Any]
+    tuned: dict[tuple[str, str, float | None], dict[str, Any]], result: Result
 ) -> None:
     key = (result["method"], result["strategy"], result["proportion"])
     score = result.get("val_mAP")

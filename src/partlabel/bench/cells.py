@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from partlabel import simulate
+from partlabel.bench.results import Result
 from partlabel.bench.spec import FULL, Spec
 from partlabel.files import atomic_file
 from partlabel.formats import read_labels
@@ -53,11 +54,11 @@ def run_cells(
     told: Callable[[str], object],
     *,
     test: bool = False,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Result]:
     """The results of these cells as they are done, in any order; each is told."""
     arguments = [(spec, cell, out, cache, test, jobs) for cell in cells]
     if jobs == 1:
-        done: Iterator[dict[str, Any]] = (_run_cell(*one) for one in arguments)
+        done: Iterator[Result] = (_run_cell(*one) for one in arguments)
     else:
         done = _in_processes(arguments, jobs)
     for number, result in enumerate(done, start=1):
@@ -67,7 +68,7 @@ def run_cells(
         yield result
 
 
-def _in_processes(arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[dict[str, Any]]:
+def _in_processes(arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[Result]:
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = [pool.submit(_run_cell, *one) for one in arguments]
         for future in as_completed(waiting):
@@ -81,14 +82,14 @@ def _run_cell(
     cache: str | os.PathLike[str] | None,
     test: bool,
     jobs: int,
-) -> dict[str, Any]:
+) -> Result:
     """Train a cell, test it if asked, and remember both; a failure is a result too."""
     if jobs > 1:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     folder = out / "cells" / cell.name
     kept = folder / ("test.json" if test else "val.json")
     chosen = {name: cell.settings[name] for name in spec.choose if name in cell.settings}
-    result: dict[str, Any] = {
+    result: Result = {
         "cell": cell.name,
         "method": cell.entry,
         "strategy": cell.strategy,

@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from partlabel import simulate
+from partlabel.bench.tables import FIGURES
 from partlabel.errors import FileError, one_of
 from partlabel.methods import METHODS
 from partlabel.settings import make_settings
@@ -49,6 +50,8 @@ class Spec(BaseModel):
     settings: dict[str, Any] = {}
     choose: dict[str, list[Any]] = {}
     methods: list[Entry]
+    figures: list[str] | None = Field(None, min_length=1, description="What gets a table.")
+    baseline: str | None = Field(None, description="The entry to show differences to.")
 
 
 def read_spec(path: Path, labels: Path | None = None, images: Path | None = None) -> Spec:
@@ -77,6 +80,10 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
     names = [entry.name for entry in spec.methods]
     if len(set(names)) < len(names):
         raise FileError(path, "two methods have the same name; give each a name of its own")
+    for figure in spec.figures or []:
+        one_of("figure", figure, FIGURES)
+    if spec.baseline is not None:
+        one_of("entry", spec.baseline, names)
     given = {"labels": labels, "images": images}
     for name in given:
         if given[name] is None:

@@ -279,7 +279,8 @@ def bench(
 ) -> None:
     """Compare methods: each on the same labels, with the same tuning on validation labels.
 
-    Writes results.csv (a line a training) and table.md (mean and deviation over seeds).
+    Writes results.csv (a line a training), table.md (mean and deviation over seeds) and, with several
+    proportions, curves.svg.
     """
     from partlabel import bench as benchmark
     from partlabel.errors import JobError

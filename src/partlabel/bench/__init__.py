@@ -14,6 +14,7 @@ from typing import Any
 
 from partlabel import simulate
 from partlabel.bench.cells import Cell, run_cells
+from partlabel.bench.curves import draw_curves
 from partlabel.bench.results import Result, write_results
 from partlabel.bench.spec import Spec, choices, combinations, read_spec, settings_of
 from partlabel.bench.tables import tables
@@ -32,7 +33,7 @@ def run(
     cache: str | os.PathLike[str] | None = None,
     told: Callable[[str], object] = print,
 ) -> list[Result]:
-    """Train and test every cell that is not done yet; returns the results and writes the tables."""
+    """Train and test every cell that is not done yet; returns the results and writes them down."""
     out.mkdir(parents=True, exist_ok=True)
     combos, terms = list(combinations(spec)), _terms(spec)
     tuned: dict[tuple[str, str, float | None], dict[str, Any]] = {}
@@ -73,6 +74,11 @@ def run(
     write_results(out / "results.csv", results)
     with atomic_file(out / "table.md") as stream:
         stream.write(tables(results, spec.figures, spec.baseline).encode())
+    picture = draw_curves(results)
+    (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
+    if picture:
+        with atomic_file(out / "curves.svg") as stream:
+            stream.write(picture.encode())
     return results
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from partlabel.bench.results import Result
 from partlabel.bench.spec import FULL, Spec
 from partlabel.files import atomic_file
 from partlabel.formats import read_labels
+from partlabel.labels import LabelTable
 from partlabel.rounds import judge
 from partlabel.scoring import evaluate
 from partlabel.training import train
@@ -66,6 +68,25 @@ def run_cells(
         shown = result.get("error") or ("-" if figure is None else f"{100 * figure:.2f}")
         told(f"  {number}/{len(cells)} {result['cell']}: {shown}")
         yield result
+
+
+def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str, float]:
+    """Which shares of all cells of a split are ``known``, and ``clean``: known and right.
+
+    Args:
+        labels: what a method is given.
+        truth: a table with the same rows.
+
+    >>> truth = LabelTable(["a", "b"], ["x", "y"], [[1, -1], [1, 1]], ["train", "test"])
+    >>> labels = LabelTable(["a", "b"], ["x", "y"], [[1, 1], [0, 0]], ["train", "test"])
+    >>> label_shares(labels, truth, "train")
+    {'known': 1.0, 'clean': 0.5}
+    """
+    rows = labels.in_split(split)
+    given, true = labels.subset(rows), truth.subset(rows)
+    agreement = given.matrix.multiply(true.matrix).data  # 1 where both say the same, else -1
+    right = float(np.count_nonzero(agreement > 0))
+    return {"known": given.known, "clean": right / max(math.prod(given.shape), 1)}
 
 
 def _in_processes(arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[Result]:
@@ -117,6 +138,7 @@ def _run_cell(
         figures: dict[str, Any] = {
             "val_mAP": done.record.best_val_mAP,
             "best_epoch": done.record.best_epoch,
+            **label_shares(labels, table, spec.split),
         }
         if test:
             figures |= dict(evaluate(done, table.split(spec.test_split), spec.images, cache=cache))

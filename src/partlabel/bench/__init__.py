@@ -75,10 +75,11 @@ def run(
     with atomic_file(out / "table.md") as stream:
         stream.write(tables(results, spec.figures, spec.baseline).encode())
     picture = draw_curves(results)
-    (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
     if picture:
         with atomic_file(out / "curves.svg") as stream:
             stream.write(picture.encode())
+    else:
+        (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
     return results
 
 

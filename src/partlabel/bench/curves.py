@@ -1,6 +1,8 @@
 """Results as a picture: test mAP over how many of the training labels are right."""
 
+import math
 from itertools import cycle
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -45,15 +47,19 @@ def plot_curves(axes: Axes, results: list[Result]) -> None:
             if strategy == FULL:
                 level = 100 * spread(figures_of(here, "mAP"))[0]
                 axes.axhline(level, color=colour, ls="--", lw=1.5, label=name)
-                continue
-            points = _points(here)
-            if points:
-                x, y, deviation = zip(*points, strict=True)
-                style = {"marker": marks[strategy], "ms": 4, "lw": 1.8, "capsize": 2.5}
-                axes.errorbar(x, y, deviation, color=colour, label=name, **style)
+            else:
+                _errorbars(axes, here, marks[strategy], color=colour, label=name)
     axes.set(xlabel="training labels that are known and right", ylabel="test mAP (%)")
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _errorbars(axes: Axes, results: list[Result], mark: str, **looks: Any) -> None:
+    points = _points(results)
+    if points:
+        x, y, deviation = zip(*points, strict=True)
+        form = mark + ("-" if len(points) > 1 else "")
+        axes.errorbar(x, y, deviation, fmt=form, ms=5, lw=1.8, elinewidth=1, capsize=2.5, **looks)
 
 
 def _points(results: list[Result]) -> list[tuple[float, float, float]]:
@@ -62,7 +68,8 @@ def _points(results: list[Result]) -> list[tuple[float, float, float]]:
     for proportion in dict.fromkeys(result["proportion"] for result in results):
         here = [result for result in results if result["proportion"] == proportion]
         clean = figures_of(here, "clean")
+        share = float(np.mean(clean)) if clean else proportion  # older results lack it
         mean, deviation = spread([100 * value for value in figures_of(here, "mAP")])
-        if clean:
-            points.append((float(np.mean(clean)), mean, deviation or 0.0))
+        if share is not None:
+            points.append((share, mean, math.nan if deviation is None else deviation))
     return sorted(points)

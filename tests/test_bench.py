@@ -1,5 +1,6 @@
 """Methods compared: specs, cells, tables and curves."""
 
+import csv
 import os
 import time
 from pathlib import Path
@@ -70,6 +71,9 @@ baseline: AN
     assert table in text
     lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 3 * 2 + 2
+    by_name = list(csv.DictReader(lines))
+    assert all(line["known"] == line["clean"] for line in by_name)
+    assert [line["clean"] for line in by_name if line["strategy"] == "full"] == ["1.0", "1.0"]
     assert main(call) == 2
     start = time.monotonic()
     assert main([*call, "--resume"]) == 0  # everything is done
@@ -235,3 +239,10 @@ def test_curves() -> None:
     text = draw_curves(results)
     assert all(text.count(f"<!-- {name} -->") == 1 for name in drawn)
     assert draw_curves([one for one in results if one["proportion"] != 0.9]) == ""
+
+
+def test_curves_of_results_that_do_not_say_how_many_labels_are_right() -> None:
+    axes = Figure().subplots()
+    shares: list[float | None] = [0.1, 0.9, None]
+    plot_curves(axes, [result("AN", proportion=share, mAP=0.5) for share in shares])
+    assert axes.lines[0].get_xydata().tolist() == [[0.1, 50.0], [0.9, 50.0]]  # type: ignore[union-attr]

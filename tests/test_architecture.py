@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "partlabel"
 ROOMS = [
     {"version"},
     {"errors"},
-    {"files", "randomness", "terminal"},
+    {"files", "randomness", "terminal", "drawing"},
     {"labels"},
     {"images", "memory"},
     {"formats"},

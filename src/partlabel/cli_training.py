@@ -279,7 +279,8 @@ def bench(
 ) -> None:
     """Compare methods: each on the same labels, with the same tuning on validation labels.
 
-    Writes results.csv (a line a training) and table.md (mean and deviation over seeds).
+    Writes results.csv (a line a training), table.md (mean and deviation over seeds) and, with several
+    proportions, curves.svg.
     """
     from partlabel import bench as benchmark
     from partlabel.errors import JobError
@@ -287,8 +288,9 @@ def bench(
 
     if out.is_dir() and any(out.iterdir()) and not resume:
         raise InputError(f"{out}: is not empty; add --resume to go on, or name another")
-    results = benchmark.run(benchmark.read_spec(spec, labels, images), out, jobs, cache, say)
-    say("\n" + benchmark.tables(results))
+    compared = benchmark.read_spec(spec, labels, images)
+    results = benchmark.run(compared, out, jobs, cache, say)
+    say("\n" + benchmark.tables(results, compared.figures, compared.baseline))
     failed = [result for result in results if "error" in result]
     if failed:
         raise JobError(f"{len(failed)} of {len(results)} trainings failed; see results.csv")

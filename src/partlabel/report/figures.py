@@ -10,8 +10,8 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from numpy.typing import NDArray
 
 from partlabel.data import BrokenPictureError, read_picture
+from partlabel.drawing import AMBER, BLUE, GREEN, GREY, INK, panels, styled, svg
 from partlabel.labels import ABSENT, PRESENT
-from partlabel.report.drawing import AMBER, BLUE, GREEN, GREY, INK, panels, styled, svg
 
 # columns of the log that are no cost, or have a place of their own in the report
 _NO_COST = {

@@ -1,4 +1,4 @@
-"""How all pictures of a report look, and how they get into its page."""
+"""How all pictures look, and how they get into a page."""
 
 import io
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _STYLE: Any = {
     "xtick.color": "#64748b",
     "ytick.color": "#64748b",
     "legend.frameon": False,
-    "svg.hashsalt": "partlabel",  # the same report twice is the same file
+    "svg.hashsalt": "partlabel",  # the same picture twice is the same file
     "text.parse_math": False,  # a class may have dollars in its name
 }
 _MOST_NAMES = 60  # bars that have room for a name below them
@@ -32,7 +32,7 @@ _LONGEST = 24  # letters of such a name
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Everything drawn inside looks like the rest of the report."""
+    """Everything drawn inside looks like all other pictures."""
     with mpl.rc_context(_STYLE):
         yield
 

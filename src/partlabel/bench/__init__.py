@@ -1,0 +1,108 @@
+"""Methods compared on equal terms: the same labels, the same tuning, the same test images.
+
+A spec names label strategies, seeds and methods; each combination is a *cell*, trained and tested
+on its own and kept in a folder of its own. Settings in ``choose`` are tried alike for every method,
+on the first seed, and decided on validation labels; test labels are read only after that.
+"""
+
+import hashlib
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from partlabel import simulate
+from partlabel.bench.cells import Cell, run_cells
+from partlabel.bench.curves import draw_curves
+from partlabel.bench.results import Result, write_results
+from partlabel.bench.spec import Spec, choices, combinations, read_spec, settings_of
+from partlabel.bench.tables import tables
+from partlabel.errors import FileError
+from partlabel.files import atomic_file
+from partlabel.formats import read_labels
+from partlabel.images import ImageFiles
+
+__all__ = ["Spec", "read_spec", "run", "tables"]
+
+
+def run(
+    spec: Spec,
+    out: Path,
+    jobs: int = 1,
+    cache: str | os.PathLike[str] | None = None,
+    told: Callable[[str], object] = print,
+) -> list[Result]:
+    """Train and test every cell that is not done yet; returns the results and writes them down."""
+    out.mkdir(parents=True, exist_ok=True)
+    combos, terms = list(combinations(spec)), _terms(spec)
+    tuned: dict[tuple[str, str, float | None], dict[str, Any]] = {}
+    if spec.choose:
+        trials = [
+            Cell(
+                entry.name,
+                strategy,
+                proportion,
+                spec.seeds[0],
+                settings_of(spec, entry, choice),
+                terms,
+            )
+            for entry, strategy, proportion in combos
+            for choice in choices(spec)
+        ]
+        told(f"choosing settings: {len(trials)} trainings")
+        for result in run_cells(spec, trials, out, jobs, cache, told):
+            _keep_better(tuned, result)
+    cells = [
+        Cell(
+            entry.name,
+            strategy,
+            proportion,
+            seed,
+            settings_of(
+                spec, entry, tuned.get((entry.name, strategy, proportion), {}).get("chosen", {})
+            ),
+            terms,
+        )
+        for entry, strategy, proportion in combos
+        for seed in spec.seeds
+    ]
+    told(f"comparing: {len(cells)} trainings")
+    results = list(run_cells(spec, cells, out, jobs, cache, told, test=True))
+    order = {cell.name: number for number, cell in enumerate(cells)}
+    results.sort(key=lambda result: order[result["cell"]])
+    write_results(out / "results.csv", results)
+    with atomic_file(out / "table.md") as stream:
+        stream.write(tables(results, spec.figures, spec.baseline).encode())
+    picture = draw_curves(results)
+    if picture:
+        with atomic_file(out / "curves.svg") as stream:
+            stream.write(picture.encode())
+    else:
+        (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
+    return results
+
+
+def _terms(spec: Spec) -> tuple[str, ...]:
+    """Check what can be checked before the first training, and note what results depend on."""
+    table = read_labels(spec.labels)
+    for name in (spec.split, spec.test_split):
+        table.in_split(name)
+    if simulate.HOLDOUT in set(table.splits or []):
+        raise FileError(
+            spec.labels,
+            f"has a split '{simulate.HOLDOUT}', which bench makes itself; give the full labels",
+        )
+    ImageFiles(spec.images)
+    words = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
+    labels = hashlib.blake2b(words + table.dense().tobytes(), digest_size=8).hexdigest()
+    return labels, spec.images, spec.split, spec.test_split, f"{spec.holdout:g}"
+
+
+def _keep_better(
+    tuned: dict[tuple[str, str, float | None], dict[str, Any]], result: Result
+) -> None:
+    key = (result["method"], result["strategy"], result["proportion"])
+    score = result.get("val_mAP")
+    if score is not None and score > tuned.get(key, {}).get("val_mAP", -math.inf):
+        tuned[key] = {"val_mAP": score, "chosen": result["chosen"]}

@@ -1,0 +1,152 @@
+"""One training after another, or several at a time, each in a folder of its own."""
+
+import hashlib
+import json
+import math
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from partlabel import simulate
+from partlabel.bench.results import Result
+from partlabel.bench.spec import FULL, Spec
+from partlabel.files import atomic_file
+from partlabel.formats import read_labels
+from partlabel.labels import LabelTable
+from partlabel.rounds import judge
+from partlabel.scoring import evaluate
+from partlabel.training import train
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: an entry on labels drawn by a strategy and a seed, with settings."""
+
+    entry: str
+    strategy: str
+    proportion: float | None
+    seed: int
+    settings: dict[str, Any] = field(hash=False)
+    terms: tuple[str, ...] = ()  # what else the result depends on: labels, images, splits
+
+    @property
+    def name(self) -> str:
+        """A folder name: readable, and different for different settings."""
+        text = json.dumps([self.settings, self.terms], sort_keys=True, default=str)
+        digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+        share = "" if self.proportion is None else f"-{self.proportion:g}"
+        plain = "".join(c if c.isalnum() or c in "+.-" else "_" for c in self.entry)
+        return f"{plain}-{self.strategy}{share}-seed{self.seed}-{digest}"
+
+
+def run_cells(
+    spec: Spec,
+    cells: list[Cell],
+    out: Path,
+    jobs: int,
+    cache: str | os.PathLike[str] | None,
+    told: Callable[[str], object],
+    *,
+    test: bool = False,
+) -> Iterator[Result]:
+    """The results of these cells as they are done, in any order; each is told."""
+    arguments = [(spec, cell, out, cache, test, jobs) for cell in cells]
+    if jobs == 1:
+        done: Iterator[Result] = (_run_cell(*one) for one in arguments)
+    else:
+        done = _in_processes(arguments, jobs)
+    for number, result in enumerate(done, start=1):
+        figure = result.get("mAP" if test else "val_mAP")
+        shown = result.get("error") or ("-" if figure is None else f"{100 * figure:.2f}")
+        told(f"  {number}/{len(cells)} {result['cell']}: {shown}")
+        yield result
+
+
+def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str, float]:
+    """Which shares of all cells of a split are ``known``, and ``clean``: known and right.
+
+    Args:
+        labels: what a method is given.
+        truth: a table with the same rows.
+
+    >>> truth = LabelTable(["a", "b"], ["x", "y"], [[1, -1], [1, 1]], ["train", "test"])
+    >>> labels = LabelTable(["a", "b"], ["x", "y"], [[1, 1], [0, 0]], ["train", "test"])
+    >>> label_shares(labels, truth, "train")
+    {'known': 1.0, 'clean': 0.5}
+    """
+    rows = labels.in_split(split)
+    given, true = labels.subset(rows), truth.subset(rows)
+    agreement = given.matrix.multiply(true.matrix).data  # 1 where both say the same, else -1
+    right = float(np.count_nonzero(agreement > 0))
+    return {"known": given.known, "clean": right / max(math.prod(given.shape), 1)}
+
+
+def _in_processes(arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[Result]:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(_run_cell, *one) for one in arguments]
+        for future in as_completed(waiting):
+            yield future.result()
+
+
+def _run_cell(
+    spec: Spec,
+    cell: Cell,
+    out: Path,
+    cache: str | os.PathLike[str] | None,
+    test: bool,
+    jobs: int,
+) -> Result:
+    """Train a cell, test it if asked, and remember both; a failure is a result too."""
+    if jobs > 1:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+    folder = out / "cells" / cell.name
+    kept = folder / ("test.json" if test else "val.json")
+    chosen = {name: cell.settings[name] for name in spec.choose if name in cell.settings}
+    result: Result = {
+        "cell": cell.name,
+        "method": cell.entry,
+        "strategy": cell.strategy,
+        "proportion": cell.proportion,
+        "seed": cell.seed,
+        "chosen": chosen,
+    }
+    if kept.is_file():
+        return {**result, **json.loads(kept.read_text())}
+    try:
+        table = read_labels(spec.labels)
+        hidden = "partial" if cell.strategy == FULL else cell.strategy
+        proportion = 1.0 if cell.strategy == FULL else cell.proportion
+        labels = simulate.hide(table, hidden, proportion, cell.seed, spec.split, spec.holdout)
+        # a method sees no test label: the rows of other splits are not in its table
+        own = np.flatnonzero(labels.in_split(spec.split) | labels.in_split(simulate.HOLDOUT))
+        done = train(
+            labels.subset(own),
+            spec.images,
+            folder / "run",
+            resume=True,
+            cache=cache,
+            **{"seed": cell.seed, "split": spec.split, **cell.settings},
+        )
+        figures: dict[str, Any] = {
+            "val_mAP": done.record.best_val_mAP,
+            "best_epoch": done.record.best_epoch,
+            **label_shares(labels, table, spec.split),
+        }
+        if test:
+            figures |= dict(evaluate(done, table.split(spec.test_split), spec.images, cache=cache))
+            figures |= judge(done, table)
+    except Exception as error:  # the other cells go on
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "error.txt").write_text(traceback.format_exc())
+        return result | {"error": f"{type(error).__name__}: {error}"}
+    with atomic_file(kept) as stream:
+        stream.write(json.dumps(figures).encode())
+    return result | figures

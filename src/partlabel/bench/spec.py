@@ -1,0 +1,116 @@
+"""What to compare, as a file says it."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from partlabel import simulate
+from partlabel.bench.tables import FIGURES
+from partlabel.errors import FileError, one_of
+from partlabel.methods import METHODS
+from partlabel.settings import make_settings
+
+FULL = "full"  # the strategy that hides nothing
+
+
+class Strategy(BaseModel):
+    """A way to hide labels, at one or several proportions."""
+
+    model_config = ConfigDict(extra="forbid")
+    strategy: str
+    proportions: list[float | None] = [None]
+
+
+class Entry(BaseModel):
+    """A row of the table: a method, its settings, and on which labels it trains."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    method: str
+    settings: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default={}, description="The method's own settings.")
+    labels: str | None = Field(None, description="A strategy to use instead, such as full.")
+
+
+class Spec(BaseModel):
+    """What to compare; paths are relative to the spec's file."""
+
+    model_config = ConfigDict(extra="forbid")
+    labels: str = ""
+    images: str = ""
+    split: str = "train"
+    test_split: str = "test"
+    holdout: float = Field(0.2, gt=0, lt=1)
+    strategies: list[Strategy]
+    seeds: list[int] = [0]
+    settings: dict[str, Any] = {}
+    choose: dict[str, list[Any]] = {}
+    methods: list[Entry]
+    figures: list[str] | None = Field(None, min_length=1, description="What gets a table.")
+    baseline: str | None = Field(None, description="The entry to show differences to.")
+
+
+def read_spec(path: Path, labels: Path | None = None, images: Path | None = None) -> Spec:
+    """Read and check a spec; ``labels`` and ``images`` take the place of those it names."""
+    try:
+        spec = Spec(**yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise FileError(path, f"cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise FileError(path, first["msg"], where) from None
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise FileError(path, f"not a spec: {error}") from error
+    for strategy in spec.strategies:
+        if strategy.strategy != FULL:
+            for proportion in strategy.proportions:
+                simulate.check(strategy.strategy, proportion)
+    for entry in spec.methods:
+        one_of("method", entry.method, METHODS)
+        for choice in choices(spec):
+            settings = spec.settings | entry.settings | choice
+            make_settings(method=entry.method, options=entry.options, **settings)
+        if entry.labels is not None:
+            one_of("strategy", entry.labels, (FULL, *simulate.WITHOUT_PROPORTION))
+    names = [entry.name for entry in spec.methods]
+    if len(set(names)) < len(names):
+        raise FileError(path, "two methods have the same name; give each a name of its own")
+    for figure in spec.figures or []:
+        one_of("figure", figure, FIGURES)
+    if spec.baseline is not None:
+        one_of("entry", spec.baseline, names)
+    given = {"labels": labels, "images": images}
+    for name in given:
+        if given[name] is None:
+            if not getattr(spec, name):
+                raise FileError(path, f"names no {name}; say --{name}, or put them into the spec")
+            given[name] = path.parent / getattr(spec, name)
+    return spec.model_copy(update={name: str(value) for name, value in given.items()})
+
+
+def combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:
+    """Every entry with every strategy; an entry with labels of its own once."""
+    for entry in spec.methods:
+        if entry.labels is not None:
+            yield entry, entry.labels, None
+            continue
+        for strategy in spec.strategies:
+            for proportion in strategy.proportions:
+                yield entry, strategy.strategy, proportion
+
+
+def choices(spec: Spec) -> Iterator[dict[str, Any]]:
+    """Every combination of the settings to choose from."""
+    for values in itertools.product(*spec.choose.values()):
+        yield dict(zip(spec.choose, values, strict=True))
+
+
+def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:
+    """What an entry is trained with, once a choice is made."""
+    settings = {**spec.settings, **entry.settings, **choice}
+    return {**settings, "method": entry.method, "options": entry.options}

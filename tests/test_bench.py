@@ -1,0 +1,248 @@
+"""Methods compared: specs, cells, tables and curves."""
+
+import csv
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from partlabel import LabelTable, metrics, simulate
+from partlabel.bench import tables
+from partlabel.bench.cells import label_shares
+from partlabel.bench.curves import draw_curves, plot_curves
+from partlabel.bench.tables import FIGURES
+from partlabel.cli import main
+from partlabel.run import Run
+
+
+def result(
+    method: str,
+    seed: int = 0,
+    strategy: str = "partial",
+    proportion: float | None = 0.5,
+    **more: Any,
+) -> dict[str, Any]:
+    return {
+        "method": method,
+        "strategy": strategy,
+        "proportion": proportion,
+        "seed": seed,
+        **more,
+    }
+
+
+def joined(*those: str) -> str:
+    return "".join(f"{line}\n" for line in those)
+
+
+def test_bench(scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        f"""
+labels: {os.path.relpath(scene / "labels.csv", tmp_path)}
+images: {scene / "images"}
+strategies:
+  - strategy: single-positive
+  - {{strategy: partial, proportions: [0.5, 0.8]}}
+seeds: [0, 1]
+settings: {{backbone: test_efficientnet, weights: none, size: 64, frozen: all, epochs: 1}}
+choose: {{lr: [0.001, 0.01]}}
+methods:
+  - {{name: AN, method: an}}
+  - {{name: known only, method: bce}}
+  - {{name: all labels, method: bce, labels: full}}
+figures: [mAP, OF1]
+baseline: AN
+"""
+    )
+    call = ["bench", str(spec), "-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    assert main(call) == 0
+    text = capsys.readouterr().out
+    columns = "single-positive | partial 50% | partial 80%"
+    for figure in ("mAP", "OF1"):
+        assert f"| {figure} | {columns} | full |" in text
+        assert f"| {figure}, difference to AN | {columns} |\n" in text
+    assert (tmp_path / "out" / "curves.svg").read_text().startswith("<svg")
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert table in text
+    lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 3 * 2 + 2
+    by_name = list(csv.DictReader(lines))
+    assert all(line["known"] == line["clean"] for line in by_name)
+    assert [line["clean"] for line in by_name if line["strategy"] == "full"] == ["1.0", "1.0"]
+    assert main(call) == 2
+    start = time.monotonic()
+    assert main([*call, "--resume"]) == 0  # everything is done
+    assert time.monotonic() - start < 2
+    assert (tmp_path / "out" / "results.csv").read_text().splitlines() == lines
+    # the test split is not in what a method was given
+    run = next((tmp_path / "out" / "cells").glob("AN-single-*-seed1-*"))
+    assert set(Run(run / "run").labels.splits or []) == {"train", "holdout"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("methods: []\nlabel: x", "label"),
+        ("methods: [{name: a, method: bec}]", "did you mean 'bce'"),
+        ("methods: [{name: a, method: bce}, {name: a, method: an}]", "the same name"),
+        ("methods: [{name: a, method: bce, settings: {lrr: 1}}]", "did you mean 'lr'"),
+        ("methods: 3", "methods"),
+        ("methods: [{name: a, method: bce}]\nfigures: [MAP]", "choices: mAP, CP"),
+        ("methods: [{name: a, method: bce}]\nfigures: []", "figures"),
+        ("methods: [{name: bce, method: bce}]\nbaseline: bec", "did you mean 'bce'"),
+        ("methods: [", "not a spec"),
+    ],
+)
+def test_bad_specs(
+    change: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.yaml").write_text(f"labels: a\nimages: b\nstrategies: []\n{change}\n")
+    assert main(["bench", str(tmp_path / "s.yaml"), "-o", str(tmp_path / "o")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_every_figure_of_an_evaluation_can_have_a_table() -> None:
+    assert set(metrics.evaluate([[0.9], [0.1]], [[1], [-1]])) <= set(FIGURES)
+
+
+def test_tables_by_default() -> None:
+    results = [
+        result("AN", 0, mAP=0.5),
+        result("AN", 1, mAP=0.6),
+        result("AN", 0, "full", None, mAP=0.75),
+        result("APL", 0, mAP=0.7, pseudo_absent_accuracy=0.99, TN=0.5, pseudo_labels=12.0),
+        result("APL", 1, error="JobError: no disk"),
+    ]
+    assert tables(results) == joined(
+        "| mAP | partial 50% | full |",
+        "| --- | --- | --- |",
+        "| AN | 55.00 ± 7.07 | 75.00 |",
+        "| APL | 70.00 (1 failed) |  |",
+        "",
+        "| pseudo_absent_accuracy | partial 50% |",
+        "| --- | --- |",
+        "| APL | 99.00 (1 failed) |",
+    )
+
+
+def test_tables_of_chosen_figures() -> None:
+    results = [
+        result("AN", 0, mAP=0.5, OF1=0.25),
+        result("AN", 0, proportion=0.1, error="JobError: no disk"),
+        result("APL", 0, mAP=0.7, OF1=0.5, pseudo_labels=1234.0),
+        result("APL", 1, mAP=0.7, OF1=0.5, pseudo_labels=1236.0),
+    ]
+    assert tables(results, ["OF1", "pseudo_labels", "TP"]) == joined(
+        "| OF1 | partial 50% | partial 10% |",
+        "| --- | --- | --- |",
+        "| AN | 25.00 | failed |",
+        "| APL | 50.00 ± 0.00 |  |",
+        "",
+        "| pseudo_labels | partial 50% |",
+        "| --- | --- |",
+        "| APL | 1,235 ± 1 |",
+    )
+
+
+def test_figures_stand_side_by_side_when_all_methods_have_the_same_labels() -> None:
+    results = [
+        result("AN", strategy="single-positive", proportion=None, mAP=0.5, OF1=0.25),
+        result("APL", strategy="single-positive", proportion=None, mAP=0.7, pseudo_labels=7.0),
+        result("EM", strategy="single-positive", proportion=None, error="JobError: no disk"),
+    ]
+    assert tables(results, ["mAP", "OF1", "pseudo_labels"], "AN") == joined(
+        "| single-positive | mAP | OF1 | pseudo_labels |",
+        "| --- | --- | --- | --- |",
+        "| AN | 50.00 | 25.00 |  |",
+        "| APL | 70.00 |  | 7 |",
+        "| EM | failed | failed | failed |",
+        "",
+        "| single-positive, difference to AN | mAP | OF1 |",
+        "| --- | --- | --- |",
+        "| APL | +20.00 |  |",
+        "| EM | failed | failed |",
+    )
+
+
+def test_differences_are_paired_by_labels_and_seed() -> None:
+    results = [
+        *(result("AN", seed, mAP=mAP) for seed, mAP in enumerate((0.5, 0.6, 0.7))),
+        # in another order: +1, +2 and +3
+        *(result("EM", seed, mAP=mAP) for seed, mAP in ((2, 0.73), (0, 0.51), (1, 0.62))),
+        result("WAN", 0, mAP=0.49999),
+        result("WAN", 1, error="JobError: no disk"),
+        result("WAN", 3, mAP=0.9),
+        result("all labels", 0, "full", None, mAP=0.9),
+    ]
+    below = tables(results, ["mAP"], "AN").split("\n\n")[1]
+    assert below == joined(
+        "| mAP, difference to AN | partial 50% |",
+        "| --- | --- |",
+        "| EM | +2.00 ± 1.00 |",
+        "| WAN | +0.00 (1 failed) |",
+    )
+
+
+@pytest.mark.parametrize("strategy", ["partial", "noisy+"])
+def test_known_and_clean_are_shares_of_what_is_trained_on(strategy: str) -> None:
+    values = np.where(np.random.default_rng(0).random((40, 10)) < 0.4, 1, -1)
+    names = [f"i{i}" for i in range(40)]
+    truth = LabelTable(names, list("abcdefghij"), values, ["train"] * 30 + ["test"] * 10)
+    share = 0.5 if strategy == "partial" else None
+    labels = simulate.hide(truth, strategy, share, 0, "train", holdout=0.2)
+    found = label_shares(labels, truth, "train")
+    rows = [i for i, name in enumerate(labels.splits or []) if name == "train"]
+    given, true = labels.dense(rows), values[rows]
+    assert len(rows) == 24
+    assert found == {"known": np.mean(given != 0), "clean": np.mean(given == true)}
+    if strategy == "partial":
+        assert found["known"] == found["clean"] < 0.6
+    else:
+        wrong = np.maximum((true == 1).sum(axis=1) - 1, 0).sum()
+        assert found == {"known": 1.0, "clean": 1 - wrong / true.size}
+
+
+def test_curves() -> None:
+    shares = {0.1: 0.11, 0.9: 0.89}
+    results = [
+        result(
+            method,
+            seed,
+            "partial",
+            proportion,
+            clean=clean,
+            mAP=better + proportion / 2 + seed / 50,
+        )
+        for method, better in (("AN", 0.1), ("EM", 0.2))
+        for proportion, clean in reversed(shares.items())
+        for seed in (0, 1)
+    ]
+    results += [
+        result("EM", 0, "noisy+", None, clean=0.95, mAP=0.6),
+        result("all labels", 0, "full", None, clean=1.0, mAP=0.8),
+        result("AN", 2, error="JobError: no disk"),
+    ]
+    axes = Figure().subplots()
+    plot_curves(axes, [one for one in results if "mAP" in one])
+    drawn = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    assert set(drawn) == {"AN", "EM, partial", "EM, noisy+", "all labels"}
+    x, y = drawn["AN"].lines[0].get_data()
+    assert list(x) == [0.11, 0.89]
+    assert np.allclose(y, [16, 56])
+    assert drawn["EM, noisy+"].lines[0].get_xydata().tolist() == [[0.95, 60.0]]
+    assert list(drawn["all labels"].get_ydata()) == [80.0, 80.0]
+    text = draw_curves(results)
+    assert all(text.count(f"<!-- {name} -->") == 1 for name in drawn)
+    assert draw_curves([one for one in results if one["proportion"] != 0.9]) == ""
+
+
+def test_curves_of_results_that_do_not_say_how_many_labels_are_right() -> None:
+    axes = Figure().subplots()
+    shares: list[float | None] = [0.1, 0.9, None]
+    plot_curves(axes, [result("AN", proportion=share, mAP=0.5) for share in shares])
+    assert axes.lines[0].get_xydata().tolist() == [[0.1, 50.0], [0.9, 50.0]]  # type: ignore[union-attr]

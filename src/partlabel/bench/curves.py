@@ -31,19 +31,23 @@ def plot_curves(axes: Axes, results: list[Result]) -> None:
     """Mean and deviation of test mAP over the share of training cells whose label is right.
 
     A method has a line for each strategy, with one point where the strategy has no proportions;
-    on full labels it is a dashed line across. Colours tell methods apart, marks strategies.
+    on full labels it is a dashed line across. Colours tell methods apart, or of one method the
+    strategies; marks tell strategies.
     """
     methods = list(dict.fromkeys(result["method"] for result in results))
     strategies = list(dict.fromkeys(result["strategy"] for result in results))
-    palette = mpl.colormaps["tab10" if len(methods) <= 10 else "tab20"]
+    coloured = "method" if len(methods) > 1 else "strategy"
+    kinds = list(dict.fromkeys(result[coloured] for result in results))
+    palette = mpl.colormaps["tab10" if len(kinds) <= 10 else "tab20"]
     marks = dict(zip(strategies, cycle(_MARKERS), strict=False))
-    for number, method in enumerate(methods):
+    for method in methods:
         own = [result for result in results if result["method"] == method]
         used = dict.fromkeys(result["strategy"] for result in own)
         for strategy in used:
             here = [result for result in own if result["strategy"] == strategy]
-            name = method if len(used) == 1 else f"{method}, {strategy}"
-            colour = palette(number % palette.N)
+            names = (method, strategy) if len(used) > 1 else (method,)
+            name = ", ".join(names[-1:] if len(methods) == 1 else names)
+            colour = palette(kinds.index(here[0][coloured]) % palette.N)
             if strategy == FULL:
                 level = 100 * spread(figures_of(here, "mAP"))[0]
                 axes.axhline(level, color=colour, ls="--", lw=1.5, label=name)

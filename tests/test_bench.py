@@ -11,12 +11,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from partlabel import LabelTable, metrics, simulate
-from partlabel.bench import tables
+from partlabel.bench import read_spec, run, tables
 from partlabel.bench.cells import label_shares
 from partlabel.bench.curves import draw_curves, plot_curves
 from partlabel.bench.tables import FIGURES
 from partlabel.cli import main
 from partlabel.run import Run
+from partlabel.trainer import InterruptedTrainingError
 
 
 def result(
@@ -246,3 +247,20 @@ def test_curves_of_results_that_do_not_say_how_many_labels_are_right() -> None:
     shares: list[float | None] = [0.1, 0.9, None]
     plot_curves(axes, [result("AN", proportion=share, mAP=0.5) for share in shares])
     assert axes.lines[0].get_xydata().tolist() == [[0.1, 50.0], [0.9, 50.0]]  # type: ignore[union-attr]
+
+
+def test_a_bench_can_be_stopped(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C is no failure of one training that lets the others go on."""
+
+    def stopped(*_: Any, **__: Any) -> None:
+        raise InterruptedTrainingError("stopped")
+
+    monkeypatch.setattr("partlabel.bench.cells.train", stopped)
+    (tmp_path / "spec.yaml").write_text(
+        "strategies: [{strategy: partial, proportions: [0.5]}]\nmethods: [{name: a, method: bce}]"
+    )
+    spec = read_spec(tmp_path / "spec.yaml", scene / "labels.csv", scene / "images")
+    with pytest.raises(InterruptedTrainingError):
+        run(spec, tmp_path / "out")

@@ -197,7 +197,7 @@ def test_soft_negative(case: Any, seed: int) -> None:
 
 
 @given(cases(), st.sampled_from([0.0, 1.0, 2.0]), st.booleans())
-def test_self_paced(case: Any, gamma: float, correct: bool) -> None:
+def test_splc(case: Any, gamma: float, correct: bool) -> None:
     """Cell by cell, as the paper writes it; p is taken of x - 1 where a label is known present."""
     logits, labels = case
     cells = []
@@ -208,7 +208,7 @@ def test_self_paced(case: Any, gamma: float, correct: bool) -> None:
             cells.append(p_of(-x) ** gamma * pos(x))
         else:
             cells.append(p_of(x) ** gamma * neg(x))
-    loss = torch_loss("self_paced", logits, labels, gamma=gamma, correct=correct)
+    loss = torch_loss("splc", logits, labels, gamma=gamma, correct=correct)
     assert loss == pytest.approx(np.mean(cells), rel=1e-7, abs=1e-9)
 
 
@@ -231,8 +231,8 @@ def test_selective(case: Any, ignored: int, seed: int) -> None:
             out = at in left_out or frequent[at[1]]
             cells.append(0.0 if out else p_of(x) ** 3 * neg(x))
     gammas = {"gamma_positive": 0.5, "gamma_negative": 1.5, "gamma_unknown": 3.0}
-    classes = torch.from_numpy(frequent)
-    loss = torch_loss("selective", logits, labels, frequent=classes, ignored=ignored, **gammas)
+    prior = torch.from_numpy(np.where(frequent, 0.06, 0.05))
+    loss = torch_loss("selective", logits, labels, ignored=ignored, prior=prior, **gammas)
     assert loss == pytest.approx(np.mean(cells), rel=1e-7, abs=1e-9)
 
 
@@ -316,7 +316,7 @@ ALL = [
     "expected_positive",
     "role",
     "soft_negative",
-    "self_paced",
+    "splc",
     "selective",
 ]
 MORE: dict[str, dict[str, Any]] = {

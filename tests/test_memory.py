@@ -181,3 +181,15 @@ def test_many_rounds(place: Path | None) -> None:
     run_round(memory, 1000, np.array([[0.2], [0.5]]), 1)
     assert memory.read(np.arange(2), 1000)[0].tolist() == [[-1], [0]]
     assert memory.read(np.arange(0), 1000)[0].shape == (0, 1)
+
+
+def test_images_that_were_not_marked_lose_what_an_earlier_attempt_gave() -> None:
+    memory = LabelMemory(table(np.zeros((600, 2), dtype=np.int8)), None)
+    everything = np.ones((600, 2), dtype=np.int8)
+    Round(memory, 1).mark(np.arange(600), everything)  # cut short: no end
+    again = Round(memory, 1)
+    again.mark(np.arange(10), everything[:10])
+    again.end()
+    given, _ = memory.read(np.arange(600), 1)
+    assert given[:10].all()
+    assert not given[10:].any()

@@ -9,21 +9,25 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import logit
 
-from conformance import CLASSES, SIZE, MethodConformance
+from conformance import CLASSES, SIZE, MethodConformance, same_memory
 from partlabel import losses
-from partlabel.checkpoint import load_state
+from partlabel.checkpoint import load_state, same
 from partlabel.data import Batch
-from partlabel.errors import InputError
+from partlabel.errors import InputError, JobError
+from partlabel.formats import read_labels
 from partlabel.labels import LabelTable
 from partlabel.memory import LabelMemory
 from partlabel.methods import Task
 from partlabel.methods.curriculum import Curriculum, certain, large, largest_share, present_only
 from partlabel.methods.partial_bce import PartialBce
-from partlabel.models.heads import Linear, Refined, Weldon
-from partlabel.rounds import judge
-from partlabel.run import Run
+from partlabel.models.heads import GraphRefiner, Linear, Refined, Weldon
+from partlabel.report.round_table import round_table
+from partlabel.rounds import judge, read_tally
+from partlabel.run import Run, build
 from partlabel.settings import make_settings
+from partlabel.training import task_of, train
 from trained import tiny_model
 
 
@@ -59,6 +63,92 @@ class TestEnsemble(MethodConformance):
         mine, theirs = (load_state(each.checkpoint)["model"] for each in (run, other))
         weight = "head.classifier.weight"
         assert not torch.equal(mine[weight], theirs[weight])
+
+    def test_an_ensemble_decides_by_its_mean(
+        self, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Stopped at the end of its round, when the weights that decided are all on disk."""
+
+        def stop(self: Curriculum, number: int) -> None:
+            raise KeyError("stop")
+
+        monkeypatch.setattr(Curriculum, "complete", stop)
+        with pytest.raises(KeyError, match="stop"):
+            self.train(scene, tmp_path / "run", seed=3)
+        run = Run(tmp_path / "run")
+        training = task_of(run).labels
+        scores = []
+        for folder in (run.folder, run.folder / "members" / "2"):
+            model, _ = build(run.settings, list(training.classes), pretrained=False)
+            model.load_state_dict(load_state(folder / "last.safetensors")["model"])
+            found = model.predict(scene / "images" / name for name in training.ids)
+            scores.append(logit(found.astype(np.float64)))
+        memory = LabelMemory.open(run.folder / "memory")
+        given, _ = memory.read(np.arange(len(training)), 1)
+        mean = np.mean(scores, axis=0)
+        clear = (training.dense() == 0) & (np.abs(np.abs(mean) - 0.01) > 1e-4)
+        np.testing.assert_array_equal(given[clear], large(mean, 0.01)[clear])
+        assert (large(scores[0], 0.01)[clear] != given[clear]).any()  # one alone decides otherwise
+
+    def test_members_learn_what_the_leader_decides(self) -> None:
+        labels = table(KNOWN)
+        leader, member = (PartialBce(curriculum="d", relabel_at=[2]) for _ in range(2))
+        member.follow(leader)
+        for method in (leader, member):
+            method.prepare(Task(labels, labels, epochs=3))
+        leader.before_epoch(1, says(FIRST))
+        batch = Batch(torch.arange(4), torch.from_numpy(labels.dense()).float(), {})
+        logits = torch.randn(4, 3)
+        assert member.before_epoch(1, says(FIRST)) == {}
+        torch.testing.assert_close(member.cost(logits, batch), leader.cost(logits, batch))
+        assert float(member.cost(logits, batch)) != float(losses.partial_bce(logits, batch.labels))
+
+
+ROUNDS = {"relabel_at": [2, 3, 4], "theta": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"curriculum": "a", **ROUNDS}, ("run", 2)),
+        ({"curriculum": "a", "redecide": True, **ROUNDS}, ("run", 3)),
+        ({"curriculum": "d", "members": 2, **ROUNDS}, ("2", 2)),
+        ({"curriculum": "d", "members": 2, "redecide": True, **ROUNDS}, ("2", 3)),
+    ],
+)
+def test_killed_between_rounds(
+    options: dict[str, Any],
+    where: tuple[str, int],
+    scene: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is saved but what would be saved without the kill, and the end is the same."""
+    from partlabel import trainer
+
+    conformance = MethodConformance()
+    conformance.name, conformance.options = "partial-bce", options  # type: ignore[misc]
+    whole = conformance.train(scene, tmp_path / "whole" / "run", epochs=4)
+    original = trainer.Trainer._end_epoch
+
+    def end_and_die(self: trainer.Trainer, *given: Any) -> None:
+        original(self, *given)
+        if (self.checkpoint.parent.name, self.progress.epoch) == where:
+            raise KeyError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer.Trainer, "_end_epoch", end_and_die)
+        with pytest.raises(KeyError, match="killed"):
+            conformance.train(scene, tmp_path / "cut" / "run", epochs=4)
+    cut = conformance.train(scene, tmp_path / "cut" / "run", epochs=4, resume=True)
+    states = [load_state(run.checkpoint) for run in (whole, cut)]
+    for state in states:
+        for record in state["progress"]["history"]:
+            record.pop("images_per_second")
+    assert same(*states)
+    name = "memory-3" if options.get("redecide") else "memory"
+    same_memory(*(LabelMemory.open(run.folder / name) for run in (whole, cut)))
+    assert not (cut.folder / "memory-1").exists()
 
 
 def table(labels: Any) -> LabelTable:
@@ -188,6 +278,47 @@ def test_dropout_passes_share_the_backbone() -> None:
     np.testing.assert_allclose(variance.numpy(), passes.var(axis=0), rtol=0.3)
 
 
+def test_either_uncertainty() -> None:
+    method = PartialBce(curriculum="e", passes=9)
+    model = tiny_model(method, CLASSES).eval()
+    pictures = torch.randint(0, 255, (2, 3, SIZE, SIZE), dtype=torch.uint8)
+    spreads = []
+    for kind in ("variance", "deviation"):
+        torch.manual_seed(0)
+        curriculum = Curriculum("e", passes=9, uncertainty=kind)
+        with torch.no_grad():
+            spreads.append(curriculum._with_dropout(model, pictures)[1])
+    torch.testing.assert_close(spreads[1] ** 2, spreads[0])
+
+
+@pytest.mark.parametrize("head", [Linear(8, 3, dropout=0.5), Weldon(8, 3, dropout=0.5)])
+def test_heads_drop_out(head: torch.nn.Module) -> None:
+    maps = torch.randn(2, 8, 4, 4)
+    assert not torch.equal(head.train()(maps), head(maps))
+    assert torch.equal(head.eval()(maps), head(maps))
+
+
+def test_the_graph_drops_out() -> None:
+    refiner, logits = GraphRefiner(5, dropout=0.5), torch.randn(2, 5)
+    assert not torch.equal(refiner.train()(logits), refiner(logits))
+    assert torch.equal(refiner.eval()(logits), refiner(logits))
+
+
+def test_rounds_are_those_of_the_paper() -> None:
+    labels = table(KNOWN)
+    curriculum = Curriculum("a")
+    curriculum.prepare(Task(labels, labels, epochs=20))
+    assert curriculum.epochs == [10, 15]
+
+
+def test_scores_that_are_no_numbers_give_no_labels() -> None:
+    labels = table(KNOWN)
+    curriculum = Curriculum("a", 2, [2])
+    curriculum.prepare(Task(labels, labels, epochs=3))
+    with pytest.raises(JobError, match="NaN"):
+        curriculum.before_epoch(1, says(np.full((4, 3), np.nan)))
+
+
 def test_weak_labels_count_as_known_ones() -> None:
     labels = table(KNOWN)
     method = PartialBce(curriculum="a", theta=2, relabel_at=[2])
@@ -203,9 +334,6 @@ def test_weak_labels_count_as_known_ones() -> None:
 
 def test_rounds_are_logged_and_judged(scene: Path, tmp_path: Path) -> None:
     """In percent as Table 2 counts: TP and TN are recalls among cells with a weak label."""
-    from partlabel.formats import read_labels
-    from partlabel.training import task_of, train
-
     options = {"curriculum": "b", "theta": 0.5, "relabel_at": [2, 3]}
     tiny = MethodConformance.tiny | {"epochs": 3}
     call = {"method": "partial-bce", "options": options, **tiny}
@@ -223,6 +351,22 @@ def test_rounds_are_logged_and_judged(scene: Path, tmp_path: Path) -> None:
     assert len(shares) == 2
     assert shares[1] == pytest.approx(found["label_share"])
     assert training.known < shares[0] < shares[1] < 1
+
+
+@pytest.mark.parametrize("redecide", [False, True])
+def test_rounds_of_one_sign_or_replaced(redecide: bool, scene: Path, tmp_path: Path) -> None:
+    """Labels of one sign have an accuracy but no rates; replaced rounds are not shown."""
+    options = {"curriculum": "c", "theta": 0, "relabel_at": [2, 3], "redecide": redecide}
+    call = {"method": "partial-bce", "options": options, **MethodConformance.tiny, "epochs": 3}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    found = judge(run, read_labels(scene / "labels.csv"))
+    assert 0 < found["pseudo_present_accuracy"] <= 1
+    assert not {"TP", "TN", "pseudo_absent_accuracy"} & set(found)
+    training = task_of(run).labels
+    tally = read_tally(run, training, None)
+    assert tally is not None
+    _, rows = round_table(tally, 100, list(training.classes), str)
+    assert [row[0] for row in rows] == (["2", "all"] if redecide else ["1", "2", "all"])
 
 
 def test_heads() -> None:
@@ -257,6 +401,11 @@ def test_g_by_its_value() -> None:
         ({"g": -1}, "g"),
         ({"k_max": 0}, "k_max"),
         ({"curriculum": "d", "members": 1}, "members"),
+        ({"members": 4}, "curriculum=d"),
+        ({"passes": 4, "curriculum": "a"}, "curriculum=e"),
+        ({"hidden": 4}, "gnn"),
+        ({"alpha": "nan"}, "alpha"),
+        ({"curriculum": "two-step", "relabel_at": "2,3"}, "once"),
     ],
 )
 def test_settings_that_make_no_sense(options: dict[str, Any], word: str) -> None:
@@ -266,7 +415,10 @@ def test_settings_that_make_no_sense(options: dict[str, Any], word: str) -> None
 
 def test_rounds_that_never_come_are_an_error() -> None:
     labels = table(KNOWN)
-    with pytest.raises(InputError, match="relabel_at"):
-        Curriculum("a", relabel_at=[2, 30]).prepare(Task(labels, labels, epochs=20))
+    with pytest.raises(InputError, match="before epoch 30; "):
+        Curriculum("a", relabel_at=[2, 2, 30]).prepare(Task(labels, labels, epochs=20))
     with pytest.raises(InputError, match="relabel_at"):
         Curriculum("a").prepare(Task(labels, labels, epochs=1))
+    for method in ({"method": "em-apl"}, {"method": "partial-bce", "options": {"curriculum": "a"}}):
+        with pytest.raises(InputError, match="--patience"):
+            make_settings(patience=3, **method)

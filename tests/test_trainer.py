@@ -1,5 +1,7 @@
 """What the contract promises to methods with stages, state, randomness and relabelling."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +13,7 @@ from conformance import MethodConformance
 from partlabel import losses, read_labels, train
 from partlabel.checkpoint import load_state, same
 from partlabel.errors import InputError, JobError
+from partlabel.interruption import interruptible
 from partlabel.labels import MODEL, Cells
 from partlabel.methods import METHODS, Method, Predict, Stage
 from partlabel.run import Run, load
@@ -217,3 +220,24 @@ def test_evaluate_without_common_classes(scene: Path, tmp_path: Path) -> None:
     other = read_labels(scene / "labels.csv").with_more_classes(["x"]).with_classes(["x"])
     with pytest.raises(InputError, match="none of the run's classes"):
         evaluate(Run(run.folder), other, scene / "images")
+
+
+def test_the_last_epoch_is_kept_if_asked(scene: Path, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"method": "bce", "lr": 0.05, **TINY, "epochs": 6}
+    for keep in ("best", "last"):
+        train(scene / "labels.csv", scene / "images", tmp_path / keep, keep=keep, **call)
+    best, last = Run(tmp_path / "best"), Run(tmp_path / "last")
+    assert best.record.best_epoch < 6  # else this says nothing
+    assert last.record.best_epoch == 6
+    kept = load_state(last.folder / "best.safetensors")
+    assert same(kept, load_state(last.checkpoint)["model"])
+
+
+def test_a_press_in_an_inner_block_is_left_to_the_outer_one() -> None:
+    with interruptible() as outer:
+        with interruptible() as inner:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert inner()
+        assert outer()
+    with interruptible() as later:
+        assert not later()

@@ -6,22 +6,32 @@ from contextlib import contextmanager
 from typing import Any
 
 
+class _Wish:
+    """Notes that Ctrl-C was pressed; a second time it stops at once."""
+
+    pressed = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+
+
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed; a second one stops at once."""
-    pressed: list[bool] = []
+    """Give a function that says whether Ctrl-C was pressed; a second one stops at once.
 
-    def note(number: int, frame: Any) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(True)
-
+    Within another such block it takes over, and leaves to the other what it was told.
+    """
+    wish = _Wish()
     try:
-        before = signal.signal(signal.SIGINT, note)
+        before = signal.signal(signal.SIGINT, wish)
     except ValueError:  # not in the main thread, where no signals arrive
         yield lambda: False
         return
     try:
-        yield lambda: bool(pressed)
+        yield lambda: wish.pressed
     finally:
         signal.signal(signal.SIGINT, before)
+        if wish.pressed and isinstance(before, _Wish):
+            before.pressed = True

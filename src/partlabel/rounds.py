@@ -15,7 +15,10 @@ from partlabel.training import by_humans, task_of
 
 
 def read_tally(run: Run, training: LabelTable, truth: LabelTable | None) -> Tally | None:
-    """What the rounds that were completed gave; None for a run without pseudo-labels."""
+    """What the rounds that were completed gave, as far as that was not replaced by later ones.
+
+    None for a run without pseudo-labels.
+    """
     if not any(run.folder.glob("memory*/shape.json")):
         return None
     completed = run.last_state()["method"].get("pseudo.round", 0)
@@ -25,7 +28,9 @@ def read_tally(run: Run, training: LabelTable, truth: LabelTable | None) -> Tall
     memory = LabelMemory.open(folder)
     if (memory.images, memory.classes) != training.shape:
         raise FileError(folder, "holds pseudo-labels for other labels than the run's")
-    return memory.tally(int(completed), truth)
+    tally = memory.tally(int(completed), truth)
+    # where each round decides anew, its memory holds no other
+    return tally if folder.name == "memory" else tally.of_rounds(slice(int(completed) - 1, None))
 
 
 def rounds_before(run: Run) -> int:
@@ -43,7 +48,8 @@ def rates(tally: Tally) -> dict[str, float]:
     """How right the labels of a tally are, as far as their truth is known.
 
     ``pseudo_absent_accuracy`` and ``pseudo_present_accuracy`` are the shares of labels that are
-    right, among those given as absent and as present; ``TN`` and ``TP`` among those that truly are.
+    right, among those given as absent and as present; ``TN`` and ``TP`` among those that truly are,
+    which tells something only if labels of both signs were given.
     """
     judged, right = tally.judged.sum(axis=(0, 2)), tally.right.sum(axis=(0, 2))
     wrong = judged - right
@@ -52,7 +58,7 @@ def rates(tally: Tally) -> dict[str, float]:
         if judged[sign]:
             figures[f"pseudo_{name}_accuracy"] = right[sign] / judged[sign]
         truly = right[sign] + wrong[1 - sign]
-        if truly:
+        if truly and judged.all():
             figures[rate] = right[sign] / truly
     return {name: float(value) for name, value in figures.items()}
 

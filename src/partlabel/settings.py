@@ -53,16 +53,18 @@ def make_settings(**given: Any) -> Settings:
         one_of("setting", name, Settings.model_fields)
     method = METHODS[one_of("method", given.get("method", "bce"), METHODS)]
     given["options"] = read_options(method, given.get("options") or {})
-    method(**given["options"])  # a method may refuse settings that do not go together
+    made = method(**given["options"])
     one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
     if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
         raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")
     try:
-        return Settings(**{**method.defaults, **given})
+        settings = Settings(**{**method.defaults, **given})
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
+    made.stages(settings.epochs, settings.patience)  # a method may refuse what does not go together
+    return settings
 
 
 def read_options(method: type[Method], given: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,10 @@ _SAVE_EVERY = 5.0  # seconds between checkpoints, at the least
 _SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, a byte each
 
 
+Forward = Callable[[Classifier, Tensor], Tensor]
+Predictions = Iterator[tuple[NDArray[np.int64], Tensor]]
+
+
 class InputSource(Protocol):
     """Pictures or cached maps: gives the inputs of batches of rows."""
 
@@ -93,6 +97,7 @@ class Progress:
     epoch: int = 0
     step: int = 0  # steps done in this epoch
     total_steps: int = 0
+    teacher_steps: int = 0  # since the teacher was a copy of the model
     sums: dict[str, float] = field(default_factory=dict)
     best: float = -math.inf
     best_epoch: int = -1
@@ -175,7 +180,7 @@ class Trainer:
         self.watcher.begin(place.epoch, epochs, len(batches), place.step)
         if place.step == 0:
             self._seed_before_epoch()
-            told = self.method.before_epoch(place.epoch, self._predict_training)
+            told = self.method.before_epoch(place.epoch, self._predict_before_epoch)
             place.sums = {f"+{name}": value for name, value in told.items()}
         self.objective.train()
         if stage.head_only:
@@ -219,7 +224,8 @@ class Trainer:
         self.optimizer.step()
         place.total_steps += 1
         if self.teacher is not None:
-            follow(self.teacher, self.model, self.ema or 0.0, place.total_steps)
+            place.teacher_steps += 1
+            follow(self.teacher, self.model, self.ema or 0.0, place.teacher_steps)
         for name, value in values.items():
             place.sums[name] = place.sums.get(name, 0.0) + value
         self.watcher.step(values, len(batch))
@@ -287,6 +293,7 @@ class Trainer:
             self.model.load_state_dict(self.first_weights, strict=False)
             self.progress.best, self.progress.best_epoch = -math.inf, -1
             self.teacher = None if self.teacher is None else make_teacher(self.model)
+            self.progress.teacher_steps = 0
         self._start_stage()
 
     def _start_stage(self) -> None:
@@ -322,19 +329,32 @@ class Trainer:
                 self.broken[row] = message
                 self.watcher.warn(f"left out: {message}")
 
-    def _predict_training(
-        self, forward: Callable[[Classifier, Tensor], Tensor] | None = None
-    ) -> Iterator[tuple[NDArray[Any], Tensor]]:
+    def _predict_before_epoch(self, forward: Forward | None = None) -> Predictions:
+        """As below, after a checkpoint: what is decided now can then be decided again.
+
+        It also keeps members from being ahead of the run after a stop.
+        """
+        self._maybe_save(force=True)
+        return self._predict_training(forward)
+
+    def _predict_training(self, forward: Forward | None = None) -> Predictions:
         """The mean over all members, which are brought to the same epoch first."""
         for other in self.others:
             other.advance(self.progress.epoch)
+            if other.progress.epoch > self.progress.epoch:
+                raise JobError(
+                    f"{other.checkpoint.parent}: is further than the run it belongs to; "
+                    "start again in a new folder"
+                )
         if self.others:
             self._seed_before_epoch()  # again: whether they had to train must not matter
-        members = (self, *self.others)
-        for said in zip(
-            *(each.predict(each.model, each.train_set, forward) for each in members), strict=True
-        ):
-            yield said[0][0], torch.stack([logits for _, logits in said]).mean(dim=0)
+        members = [each.model.eval() for each in (self, *self.others)]
+
+        def ask_all(_: Classifier, seen: Tensor) -> Tensor:
+            said = [each(seen) if forward is None else forward(each, seen) for each in members]
+            return torch.stack(said).mean(dim=0)
+
+        return self.predict(self.model, self.train_set, ask_all)
 
     def _seed_before_epoch(self) -> None:
         seed_generator(key(self.settings.seed, "before epoch", self.progress.epoch))
@@ -343,8 +363,8 @@ class Trainer:
         self,
         model: Classifier,
         examples: Examples,
-        forward: Callable[[Classifier, Tensor], Tensor] | None = None,
-    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        forward: Forward | None = None,
+    ) -> Predictions:
         """Rows and logits (or what ``forward`` gives) of the clean views of examples."""
         model.eval()
         rows = in_batches(examples.rows, self.settings.batch)

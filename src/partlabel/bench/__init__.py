@@ -51,8 +51,12 @@ def run(
             for choice in choices(spec)
         ]
         told(f"choosing settings: {len(trials)} trainings")
-        for result in run_cells(spec, trials, out, jobs, cache, told):
+        order = {cell.name: number for number, cell in enumerate(trials)}
+        tried = list(run_cells(spec, trials, out, jobs, cache, told))
+        for result in sorted(tried, key=lambda result: order[result["cell"]]):
             _keep_better(tuned, result)
+        for key in {(entry.name, *labels) for entry, *labels in combos} - set(tuned):
+            told(f"  {key[0]}: no trial gave a validation mAP; it is trained as it is")
     cells = [
         Cell(
             entry.name,

@@ -23,6 +23,7 @@ from partlabel.formats import read_labels
 from partlabel.labels import LabelTable
 from partlabel.rounds import judge
 from partlabel.scoring import evaluate
+from partlabel.trainer import InterruptedTrainingError
 from partlabel.training import train
 
 
@@ -143,10 +144,13 @@ def _run_cell(
         if test:
             figures |= dict(evaluate(done, table.split(spec.test_split), spec.images, cache=cache))
             figures |= judge(done, table)
+    except InterruptedTrainingError:
+        raise
     except Exception as error:  # the other cells go on
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "error.txt").write_text(traceback.format_exc())
         return result | {"error": f"{type(error).__name__}: {error}"}
+    (folder / "error.txt").unlink(missing_ok=True)  # of an earlier try
     with atomic_file(kept) as stream:
         stream.write(json.dumps(figures).encode())
     return result | figures

@@ -27,7 +27,7 @@ from partlabel.losses.known import (
     partial_bce,
     partial_weight,
 )
-from partlabel.losses.selective import selective, self_paced
+from partlabel.losses.selective import selective, splc
 from partlabel.losses.spatial import expected_negative, spatial_consistency
 
 __all__ = [
@@ -49,7 +49,7 @@ __all__ = [
     "partial_weight",
     "role",
     "selective",
-    "self_paced",
     "soft_negative",
     "spatial_consistency",
+    "splc",
 ]

@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from partlabel.errors import InputError
 from partlabel.losses.cells import cost_of_present, mean, precise
 
 Normalize = Literal["classes", "batch", "image"]
@@ -80,5 +81,7 @@ def partial_weight(value: float, share: float = 0.1, gamma: float = 1.0) -> tupl
     >>> round(alpha, 2), round(beta, 2)
     (-4.44, 5.44)
     """
+    if gamma == 0 or not 0 < share < 1:
+        raise InputError(f"gamma = {gamma}, share = {share}: g cannot differ between share and 1")
     alpha = (value - 1) / (share**gamma - 1)
     return alpha, 1 - alpha

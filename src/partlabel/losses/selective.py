@@ -6,7 +6,7 @@ from torch import Tensor
 from partlabel.losses.cells import cost_of_absent, cost_of_present, likeliest, mean, precise
 
 
-def self_paced(
+def splc(
     logits: Tensor,
     labels: Tensor,
     threshold: float = 0.6,
@@ -28,7 +28,7 @@ def self_paced(
         gamma: of the focus on what is hard, 0 for none.
         correct: False for unknown labels that all count as absent, as in the first epoch.
 
-    >>> self_paced(torch.zeros(1, 2), torch.tensor([[0, -1]]), gamma=0)
+    >>> splc(torch.zeros(1, 2), torch.tensor([[0, -1]]), gamma=0)
     tensor(0.6931)
     """
     logits = precise(logits)
@@ -46,11 +46,13 @@ def self_paced(
 def selective(
     logits: Tensor,
     labels: Tensor,
-    frequent: Tensor | None = None,
+    threshold: float = 0.05,
     ignored: int = 5,
     gamma_positive: float = 0.0,
     gamma_negative: float = 1.0,
     gamma_unknown: float = 2.0,
+    *,
+    prior: Tensor | None = None,
 ) -> Tensor:
     """Class-aware selective loss (CSL): an unknown label counts as absent, or not at all.
 
@@ -61,17 +63,18 @@ def selective(
     Args:
         logits: [B, C]
         labels: [B, C]
-        frequent: [C] classes whose unknown labels are left out, None for no class.
+        threshold: a class with a larger prior is frequent.
         ignored: so many unknown labels of the batch per image are left out.
         gamma_positive, gamma_negative, gamma_unknown: of known and unknown labels.
+        prior: [C] which share of images has a class; None to leave no class out.
 
     >>> selective(torch.zeros(1, 2), torch.tensor([[1, 0]]), ignored=0)
     tensor(0.4332)
     """
     logits = precise(logits)
     out = likeliest(logits, labels, ignored * len(labels))
-    if frequent is not None:
-        out |= (labels == 0) & frequent
+    if prior is not None:
+        out |= (labels == 0) & (prior > threshold)
     present, absent = cost_of_present(logits), cost_of_absent(logits)
     gamma = torch.where(labels == 0, gamma_unknown, gamma_negative)
     positive = torch.exp(-gamma_positive * absent.detach()) * present

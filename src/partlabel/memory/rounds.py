@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from partlabel.errors import JobError
 from partlabel.memory.store import KNOWN, LabelMemory
 
+_ROWS = 256  # images that are cleared in one go
 _TOGETHER = 16  # classes that a thread looks at in one go
 
 
@@ -54,7 +55,8 @@ class Round:
     def end(self) -> None:
         """Images that were not marked lose what an earlier attempt gave them; all is on disk."""
         missed = np.flatnonzero(~self.scored)
-        self.mark(missed, np.zeros((len(missed), self.memory.classes), dtype=np.int8))
+        for part in np.split(missed, range(_ROWS, len(missed), _ROWS)):
+            self.mark(part, np.zeros((len(part), self.memory.classes), dtype=np.int8))
         self.memory.flush()
 
     def score(self, rows: NDArray[np.int64], scores: NDArray[Any]) -> None:

@@ -39,15 +39,18 @@ class Tally:
         given: [rounds, 2, C] number of labels: absent ones, present ones.
         judged: [rounds, 2, C] number of those whose truth is known.
         right: [rounds, 2, C] number of those that are true.
+        first: number of the first round; those before were replaced.
     """
 
     given: NDArray[np.int64]
     judged: NDArray[np.int64]
     right: NDArray[np.int64]
+    first: int = 1
 
     def of_rounds(self, which: slice) -> "Tally":
         """The tally of some of the rounds."""
-        return Tally(self.given[which], self.judged[which], self.right[which])
+        first = self.first + (which.start or 0)
+        return Tally(self.given[which], self.judged[which], self.right[which], first)
 
 
 class LabelMemory:

@@ -38,9 +38,10 @@ class Stage:
         head_only: the backbone keeps its weights and its batch statistics.
         patience: epochs without a better validation of this stage before it ends; None for never.
         aside: of the first stage: trains a model that only serves the method. None of its epochs is
-            kept, and the next stage starts from the weights that this one began with.
+            kept, and the next stage starts from the weights that this one began with. The method's
+            own parameters go on.
 
-    A stage starts from the best weights of the one before.
+    A stage starts from the weights of the one before that are kept: the best, or the last.
     """
 
     epochs: int

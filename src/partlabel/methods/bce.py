@@ -33,12 +33,14 @@ class Bce(OnLogits):
         return losses.bce(logits, batch.labels, self.normalize)
 
 
-def warn_of_positives_only(labels: LabelTable, method: str) -> None:
+def warn_of_positives_only(
+    labels: LabelTable, method: str, instead: str = "Take em-apl, or an"
+) -> None:
     """Warn where a method that leaves unknown labels out has nothing to tell absence by."""
     if not labels.counts().absent.any():
         warnings.warn(
             f"no training label is known to be absent: {method} learns that everything is present. "
-            "Take em-apl, or an",
+            f"{instead}",
             PartlabelWarning,
             stacklevel=3,
         )

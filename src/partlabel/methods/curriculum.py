@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partlabel.data import Batch
-from partlabel.errors import InputError, JobError
+from partlabel.errors import InputError, JobError, count
 from partlabel.methods.base import Predict, Task
 from partlabel.methods.pseudo import PseudoLabels
 from partlabel.models import Classifier
@@ -71,6 +71,8 @@ class Curriculum(PseudoLabels):
                 f"relabel_at = {relabel_at}: epochs are counted from 1, and before the first "
                 "nothing is learned yet"
             )
+        if strategy == "two-step" and len(relabel_at or [2]) > 1:
+            raise InputError(f"relabel_at = {relabel_at}: curriculum=two-step gives labels once")
 
     def prepare(self, task: Task) -> None:
         """Find out before which epochs labels are given."""
@@ -78,13 +80,14 @@ class Curriculum(PseudoLabels):
         wanted = self.relabel_at
         if wanted is None:
             wanted = [max(2, round(task.epochs * share)) for share in (0.5, 0.75)]
-        within = sorted({epoch for epoch in wanted if epoch <= task.epochs})
-        if not within or (self.relabel_at is not None and len(within) < len(wanted)):
+            wanted = wanted[:1] if self.strategy == "two-step" else wanted
+        late = [str(epoch) for epoch in wanted if epoch > task.epochs]
+        if late:
             raise InputError(
-                f"{task.epochs} epochs, but labels are given before epochs "
-                f"{', '.join(map(str, wanted))}; take more --epochs, or another --set relabel_at"
+                f"{count(task.epochs, 'epoch')}, but labels are to be given before epoch "
+                f"{' and '.join(late)}; take more --epochs, or another --set relabel_at"
             )
-        self.epochs = within[:1] if self.strategy == "two-step" else within
+        self.epochs = sorted(set(wanted))
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """Give labels if it is time; tells how many, and what share of labels there is now."""

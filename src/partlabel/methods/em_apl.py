@@ -11,9 +11,9 @@ from partlabel import losses
 from partlabel.data import Batch
 from partlabel.errors import InputError
 from partlabel.memory import quota
-from partlabel.methods.base import Predict, Task
+from partlabel.methods.base import Predict, Stage, Task
 from partlabel.methods.em import Alpha, EntropyMaximization
-from partlabel.methods.pseudo import PseudoLabels
+from partlabel.methods.pseudo import PseudoLabels, refuse_patience
 from partlabel.methods.ranges import Epochs, Share, Weight
 
 
@@ -65,6 +65,11 @@ class EmApl(EntropyMaximization):
         self.rounds = task.epochs - self.warmup
         self.unknown = task.labels.counts().unknown
         self.pseudo.prepare(task)
+
+    def stages(self, epochs: int, patience: int | None) -> list[Stage]:
+        """One, which must come to its end."""
+        refuse_patience(patience)
+        return super().stages(epochs, patience)
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """After the warm-up, give pseudo-labels."""

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.errors import InputError
-from partlabel.methods.base import Method, OnLogits, Predict, Task
+from partlabel.methods.base import Method, OnLogits, Predict, Stage, Task
 from partlabel.methods.bce import warn_of_positives_only
 from partlabel.methods.curriculum import Borrowed, Curriculum, Strategy, Uncertainty
-from partlabel.methods.ranges import Rate, Weight
+from partlabel.methods.pseudo import refuse_patience
+from partlabel.methods.ranges import Finite, Rate, Weight
 from partlabel.models.heads import GraphRefiner, Linear, Refined, Weldon
 
 
@@ -49,9 +50,9 @@ class PartialBce(OnLogits):
 
     def __init__(
         self,
-        alpha: float = -4.45,
-        beta: float = 5.45,
-        gamma: float = 1.0,
+        alpha: Finite = -4.45,
+        beta: Finite = 5.45,
+        gamma: Finite = 1.0,
         g: Rate | None = None,
         head: Literal["linear", "weldon"] = "linear",
         k_max: Rate = 0.1,
@@ -76,6 +77,10 @@ class PartialBce(OnLogits):
                 raise InputError("gamma = 0: with it g(0.1) is g(1), so g has no meaning")
             alpha, beta = losses.partial_weight(g, gamma=gamma)
         self.weight = alpha, beta, gamma
+        _refuse_idle("gnn=true", gnn, steps=steps != 3, hidden=hidden is not None)
+        _refuse_idle("curriculum=d", curriculum == "d", members=members != 3)
+        varied = {"passes": passes != 50, "uncertainty": uncertainty != "variance"}
+        _refuse_idle("curriculum=e", curriculum == "e", **varied)
         self.head_name, self.places = head, (k_max, k_min)
         self.gnn, self.steps, self.hidden = gnn, steps, hidden
         self.dropout = (0.2 if curriculum == "e" else 0.0) if dropout is None else dropout
@@ -89,6 +94,12 @@ class PartialBce(OnLogits):
             self.pseudo = Curriculum(curriculum, theta, relabel_at, redecide, passes, uncertainty)
         if curriculum == "d":
             self.members = members
+
+    def stages(self, epochs: int, patience: int | None) -> list[Stage]:
+        """One; but a curriculum must come to its end."""
+        if self.pseudo is not None:
+            refuse_patience(patience)
+        return super().stages(epochs, patience)
 
     def head(self, features: int, classes: int) -> nn.Module:
         """Linear or Weldon, and the graph network on it."""
@@ -122,3 +133,10 @@ class PartialBce(OnLogits):
         """See :func:`losses.partial_bce`; weak labels count as known ones."""
         labels = batch.labels if self.pseudo is None else self.pseudo.labels(batch)
         return losses.partial_bce(logits, labels, *self.weight)
+
+
+def _refuse_idle(switch: str, on: bool, /, **given: bool) -> None:
+    """Refuse settings that were given but do nothing without a switch."""
+    idle = [name for name, is_given in given.items() if is_given]
+    if idle and not on:
+        raise InputError(f"{' and '.join(idle)} without {switch}: would do nothing")

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partlabel.errors import FileError
+from partlabel.errors import FileError, InputError
 from partlabel.memory import LabelMemory, Round
 from partlabel.methods.base import Task
 
@@ -41,15 +41,17 @@ class PseudoLabels(nn.Module):
 
     def begin(self, number: int) -> Round:
         """Begin a round, from 1 on."""
-        memory = self._open(number, new=number == 1 or self.redecide)
+        return Round(self._open(number, new=number == 1 or self.redecide), number)
+
+    def complete(self, number: int) -> None:
+        """A round is over: from now on its labels count.
+
+        The trainer saved before the round, so a stop now goes back to the round before at most.
+        """
+        self.round.fill_(number)
         if self.redecide and self.task.folder is not None:
             self.memories.pop(number - 2, None)
             shutil.rmtree(self.task.folder / f"memory-{number - 2}", ignore_errors=True)
-        return Round(memory, number)
-
-    def complete(self, number: int) -> None:
-        """A round is over: from now on its labels count."""
-        self.round.fill_(number)
 
     def read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Labels [B, C] in {-1, 0, 1} of these images, 0 for none, and their values."""
@@ -70,6 +72,15 @@ class PseudoLabels(nn.Module):
                 )
             self.memories[at] = LabelMemory(self.task.labels, folder)
         return self.memories[at]
+
+
+def refuse_patience(patience: int | None) -> None:
+    """A training that may end early may end before all labels are given."""
+    if patience is not None:
+        raise InputError(
+            "--patience could end the training before all pseudo-labels are given; leave it out, "
+            "and set --epochs"
+        )
 
 
 def find_memory(folder: Path, completed: int) -> Path | None:

@@ -6,6 +6,7 @@
     Selective Loss, CVPR 2022 (CSL).
 """
 
+import warnings
 from typing import Annotated
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from partlabel import losses
 from partlabel.data import Batch
+from partlabel.errors import InputError, PartlabelWarning
 from partlabel.methods.base import OnLogits, Predict, Stage, Task
 from partlabel.methods.bce import warn_of_positives_only
 from partlabel.methods.ranges import Epochs, Share, Weight
@@ -43,14 +45,22 @@ class SelfPaced(OnLogits):
         self.threshold, self.start, self.margin, self.gamma = threshold, start, margin, gamma
         self.register_buffer("correct", torch.zeros((), dtype=torch.bool))
 
+    def prepare(self, task: Task) -> None:
+        """Refuse a correction that never begins."""
+        if self.start >= task.epochs:
+            raise InputError(
+                f"start = {self.start}: in {task.epochs} epochs nothing would be corrected; "
+                "take more --epochs, or a smaller --set start"
+            )
+
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """Start to correct when it is time."""
         self.correct.fill_(epoch >= self.start)
         return {}
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
-        """See :func:`losses.self_paced`."""
-        return losses.self_paced(
+        """See :func:`losses.splc`."""
+        return losses.splc(
             logits,
             batch.labels,
             self.threshold,
@@ -91,10 +101,19 @@ class ClassAwareSelective(OnLogits):
         self.in_warmup = False
 
     def prepare(self, task: Task) -> None:
-        """Warn where no first model can be trained."""
+        """Warn where no first model can be trained, and where nothing would be assumed."""
+        classes = task.labels.shape[1]
         if self.warmup:
-            warn_of_positives_only(task.labels, "the first model of csl")
-        self.register_buffer("frequency", torch.zeros(task.labels.shape[1]))
+            instead = "Set warmup=0 to do without it"
+            warn_of_positives_only(task.labels, "the first model of csl", instead)
+        if self.ignored >= classes:
+            warnings.warn(
+                f"csl leaves out {self.ignored} unknown labels an image, and there are {classes} "
+                "classes: no unknown label is ever learned from. Set a smaller ignored",
+                PartlabelWarning,
+                stacklevel=2,
+            )
+        self.register_buffer("frequency", torch.zeros(classes))
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """The first model, then the model itself."""
@@ -107,12 +126,16 @@ class ClassAwareSelective(OnLogits):
 
     def after_stage(self, stage: int, predict: Predict) -> None:
         """Ask the first model how frequent classes are."""
-        said = torch.cat([torch.sigmoid(logits) for _, logits in predict()])
-        self.frequency.copy_(said.mean(dim=0))
+        total, images = torch.zeros_like(self.frequency, dtype=torch.float64), 0
+        for rows, logits in predict():
+            total += torch.sigmoid(logits.double()).sum(dim=0)
+            images += len(rows)
+        self.frequency.copy_(total / max(images, 1))
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce` for the first model, :func:`losses.selective` for the other."""
         if self.in_warmup:
             return losses.bce(logits, batch.labels)
-        frequent = self.frequency > self.prior
-        return losses.selective(logits, batch.labels, frequent, self.ignored, *self.gammas)
+        return losses.selective(
+            logits, batch.labels, self.prior, self.ignored, *self.gammas, prior=self.frequency
+        )

@@ -28,7 +28,7 @@ def round_table(
     recalls = ("TP", "TN") if len(signs) == 2 else ()  # of one sign only they are 100 and 0
     header += [*recalls, "most often wrong"] if signs else []
     numbers = len(tally.given)
-    parts = [(f"{n + 1}", slice(n, n + 1), slice(0, n + 1)) for n in range(numbers)]
+    parts = [(f"{tally.first + n}", slice(n, n + 1), slice(0, n + 1)) for n in range(numbers)]
     rows = []
     for name, here, before in [*parts, ("all", slice(None), slice(None))]:
         row = [name, *(f"{tally.given[here, sign].sum():,}" for sign in (0, 1))]

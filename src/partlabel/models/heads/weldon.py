@@ -32,7 +32,7 @@ def weldon_pool(maps: Tensor, k_max: float = 0.1, k_min: float = 0.1) -> Tensor:
 
 
 def _number(k: float, places: int) -> int:
-    if k <= 0:
+    if k <= 0 or (k > 1 and k != int(k)):
         raise InputError(f"k is {k}; it must be a share or a number of places")
     return max(1, round(k * places)) if k < 1 else min(int(k), places)
 

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "partlabel"
 # each room may use the ones before it, and itself
 ROOMS = [
     {"version"},
-    {"errors"},
+    {"errors", "ranges"},
     {"files", "randomness", "terminal", "drawing"},
     {"labels"},
     {"images", "memory"},

@@ -28,6 +28,8 @@ def train(
     images: Images,
     out: Annotated[Path, typer.Option("--out", help="The folder of the run; new or empty.")],
     method: Annotated[str, typer.Option(help="How to learn, such as bce, an, em, em-apl; see: partlabel methods")],
+    head: Annotated[Optional[str], _option(help="linear (the mean of the feature map), weldon or saliency (places of class maps), where a method has none of its own. (default: linear)")] = None,  # noqa: UP045
+    head_options: Annotated[Optional[list[str]], _option("--head-set", help="key=value: a setting of the head, such as k=3; may be repeated.")] = None,  # noqa: UP045
     backbone: Annotated[Optional[str], _option(help="A network of timm. (default: tf_efficientnet_lite0)")] = None,  # noqa: UP045
     weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. (default: imagenet)")] = None,  # noqa: UP045
     frozen: Annotated[bool, _option("--frozen", help="Keep the backbone as it is; its features are cached, and the head trains in seconds.")] = False,
@@ -102,7 +104,9 @@ def train(
         "drop_empty": drop_empty or None,
         "workers": workers,
         "cache_pixels": cache_pixels or None,
-        "options": dict(_pair(text) for text in options or []),
+        "options": _pairs("--set", options),
+        "head": head,
+        "head_options": _pairs("--head-set", head_options),
     }
     table = formats.read_labels(labels, format, unlisted)
     settings = {name: value for name, value in given.items() if value is not None}
@@ -304,11 +308,17 @@ def _write(table: Any, out: Path, to: str) -> None:
     say(f"wrote {out}: {display.describe(table)}")
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"--set {text}: write key=value")
-    return name, value
+def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """What is given as ``option key=value``, perhaps several times."""
+    pairs: dict[str, str] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: write key=value")
+        if name in pairs:
+            raise InputError(f"{option} {name} is given twice")
+        pairs[name] = value
+    return pairs
 
 
 def _plain(value: Any) -> Any:

@@ -16,12 +16,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from partlabel.checkpoint import load_state
 from partlabel.errors import FileError, InputError, one_of
 from partlabel.files import atomic_file
 from partlabel.labels import LabelTable
 from partlabel.methods import METHODS, Method, Task
 from partlabel.models import Backbone, Classifier
+from partlabel.models.heads import HEADS
 from partlabel.settings import Settings
 
 VERSION = 1
@@ -183,8 +186,18 @@ def build(settings: Settings, classes: list[str], *, pretrained: bool) -> tuple[
     method = METHODS[one_of("method", settings.method, METHODS)](**settings.options)
     weights = settings.weights if pretrained else "none"
     backbone = Backbone(settings.backbone, weights, settings.frozen, settings.size)
-    model = Classifier(backbone, method.head(backbone.channels, len(classes)), classes)
-    return model, method
+    head = make_head(settings, method, backbone.channels, len(classes))
+    return Classifier(backbone, head, classes), method
+
+
+def make_head(settings: Settings, method: Method, features: int, classes: int) -> nn.Module:
+    """The head that the settings name, or the method's own; with what the method puts on it."""
+    if settings.head is None:
+        head = method.head(features, classes)
+    else:
+        given = {"dropout": method.dropout, **settings.head_options}
+        head = HEADS[settings.head](features, classes, **given)
+    return method.refine(head, classes)
 
 
 def load(run: str | os.PathLike[str]) -> Classifier:

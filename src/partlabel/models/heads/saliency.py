@@ -1,0 +1,66 @@
+"""Saliency: class maps whose highest places count twice.
+
+[1] Wang et al., Saliency Regularization for Self-Training with Partial Annotations, ICCV 2023.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from partlabel.models.heads.maps import MapHead
+from partlabel.ranges import Dropout, Weight
+
+
+def salient(class_maps: Tensor, k: int = 5) -> Tensor:
+    """The mean of the k highest places of each map (Eq. 3), of all if there are fewer.
+
+    Args:
+        class_maps: [B, C, H, W]
+        k: how many places.
+
+    Returns:
+        [B, C]
+
+    >>> import torch
+    >>> salient(torch.tensor([[[[4.0, 2.0], [1.0, -1.0]]]]), k=2)
+    tensor([[3.]])
+    """
+    flat = class_maps.flatten(2)
+    return flat.topk(min(k, flat.shape[2]), dim=2).values.mean(dim=2)
+
+
+def heat_maps(class_maps: Tensor) -> Tensor:
+    """Class maps from 0 to 1, each relative to its highest place (Eq. 1).
+
+    A map without a positive place is 0 everywhere.
+    """
+    positive = class_maps.relu()
+    return positive / positive.amax(dim=(-2, -1), keepdim=True).clamp(min=1e-30)
+
+
+class Saliency(MapHead):
+    """The mean of each class map plus alpha times the mean of its k highest places [1].
+
+    Args:
+        features: D, channels of the feature map.
+        classes: C, number of logits.
+        alpha: weight of the highest places. Paper: 0.5.
+        k: how many places. Paper: 5, of 14 x 14.
+        dropout: share of the numbers of a feature map that are left out in training.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        alpha: Weight = 0.5,
+        k: Annotated[int, Field(ge=1)] = 5,
+        dropout: Dropout = 0.0,
+    ) -> None:
+        super().__init__(features, classes, dropout)
+        self.alpha, self.k = alpha, k
+
+    def pool(self, class_maps: Tensor) -> Tensor:
+        """Equation 5, before the sigmoid."""
+        return class_maps.mean(dim=(2, 3)) + self.alpha * salient(class_maps, self.k)

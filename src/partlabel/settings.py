@@ -25,6 +25,7 @@ class Settings(BaseModel):
     backbone: str = DEFAULT_BACKBONE
     weights: str = "imagenet"
     frozen: Frozen = "nothing"
+    view_bank: int | None = Field(None, ge=1, description="Strong versions of a picture.")
     size: int = Field(224, ge=16, le=4096)
     epochs: int = Field(15, ge=1)
     batch: int = Field(32, ge=1)
@@ -61,6 +62,8 @@ def make_settings(**given: Any) -> Settings:
     one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
     if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
         raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")
+    if given.get("view_bank") and given.get("frozen", "nothing") == "nothing":
+        raise InputError("--view-bank is for cached features: with --frozen or --unfreeze last")
     try:
         settings = Settings(**{**method.defaults, **given})
     except ValidationError as error:

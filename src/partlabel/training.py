@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from partlabel.calibrate import balanced_thresholds
 from partlabel.checkpoint import save_state
 from partlabel.data import Pictures, Rows
 from partlabel.errors import FileError, InputError, JobError, count, some
-from partlabel.features import cache_pixels, cached_maps, default_cache
+from partlabel.features import Bank, cache_pixels, cached_maps, default_cache
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles, unreadable
 from partlabel.labels import HUMAN, LabelTable
-from partlabel.methods import METHODS, Method, Task
+from partlabel.methods import Method, Task
 from partlabel.models import Classifier
 from partlabel.randomness import key, keys, uniform
 from partlabel.run import Record, Run, build, open_folder
@@ -27,6 +28,9 @@ from partlabel.simulate import HOLDOUT
 from partlabel.terminal import progress
 from partlabel.trainer import Examples, InputSource, Trainer, gather
 from partlabel.watching import Display, need_tensorboard, watch
+
+_NO_BANK = Bank()
+_STRONG_VIEWS = 2  # strong versions of a picture that a frozen backbone is shown
 
 
 def train(
@@ -55,7 +59,6 @@ def train(
     """
     given = labels if isinstance(labels, LabelTable) else read_labels(labels)
     chosen = make_settings(**settings)
-    _check_views(chosen)
     if tensorboard:
         need_tensorboard()
     table, train_rows, val_rows = choose_rows(given, chosen)
@@ -111,10 +114,13 @@ def _fit(
     part = table.subset(rows)
     files = [paths[int(row)] for row in rows]
     broken: list[str] = []
-    inputs = make_inputs(model, part, files, settings, cache, broken.append)
+    middle = len(train_rows)
+    bank = _bank(settings, method, middle)
+    inputs = make_inputs(
+        model, part, files, settings, cache, broken.append, bank=bank, told=watcher.note
+    )
     for message in broken:
         watcher.warn(f"left out: {message}")
-    middle = len(train_rows)
     truth = by_humans(part)
     examples = (
         Examples(part, inputs, np.arange(middle)),
@@ -180,14 +186,6 @@ def _tells_nothing(validation: LabelTable) -> bool:
     """Whether there are validation images, but not labels of both kinds."""
     counts = validation.counts()
     return len(validation) > 0 and not (counts.present.any() and counts.absent.any())
-
-
-def _check_views(settings: Settings) -> None:
-    if settings.frozen != "nothing" and "strong" in METHODS[settings.method].views:
-        raise InputError(
-            f"the method '{settings.method}' needs strong views, which are not in the cache of a "
-            "frozen backbone; leave out --frozen and --unfreeze"
-        )
 
 
 def _digest(table: LabelTable) -> str:
@@ -276,11 +274,16 @@ def make_inputs(
     settings: Settings,
     cache: str | os.PathLike[str] | None,
     broken: Callable[[str], object],
+    *,
+    bank: Bank = _NO_BANK,
+    told: Callable[[str], object] = lambda message: None,
 ) -> InputSource:
     """Pictures, or their cached maps if a part of the backbone is frozen.
 
     Args:
         broken: is told about pictures that cannot be decoded, if that is found out here.
+        bank: which further views are cached.
+        told: is told what is worth knowing before a bank is made.
     """
     pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
     folder = Path(cache) if cache is not None else default_cache()
@@ -289,18 +292,35 @@ def make_inputs(
             with progress("decoding") as bar:
                 cache_pixels(pictures, folder, settings.workers, bar)
         return pictures
-    pooled = settings.frozen == "all" and not getattr(model.head, "needs_maps", True)
     with progress("computing features") as bar:
-        return cached_maps(
+        maps = cached_maps(
             model.backbone,
             settings.backbone,
             pictures,
             folder,
-            pooled=pooled and _fits(len(table) * model.backbone.channels * 4),
+            bank=bank,
             workers=settings.workers,
             progress=bar,
             broken=broken,
+            told=told,
         )
+    if settings.frozen == "all" and not getattr(model.head, "needs_maps", True):
+        size = len(table) * model.backbone.channels * 4
+        maps.apply(_mean_of_maps, in_memory=_fits(size * (1 + len(bank.views()))))
+    return maps
+
+
+def _mean_of_maps(maps: Tensor) -> Tensor:
+    return maps.mean(dim=(2, 3), keepdim=True)
+
+
+def _bank(settings: Settings, method: Method, pictures: int) -> Bank:
+    """The views of training pictures that a frozen backbone is shown beside the clean one."""
+    if settings.frozen == "nothing":
+        return _NO_BANK
+    wanted = "strong" in method.views
+    number = settings.view_bank or _STRONG_VIEWS
+    return Bank(pictures, wanted or settings.view_bank is not None, number if wanted else 0)
 
 
 def _fits(size: int) -> bool:

@@ -86,7 +86,7 @@ class Method(nn.Module, ABC):
             is the run's.
     """
 
-    views: ClassVar[tuple[str, ...]] = ("weak",)
+    views: tuple[str, ...] = ("weak",)
     defaults: ClassVar[dict[str, Any]] = {}
     dropout: float = 0.0
     ema: float | None = None

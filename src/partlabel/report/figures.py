@@ -24,6 +24,7 @@ _NO_COST = {
     "positives",
     "pseudo_labels",
     "label_share",
+    "sure",
 }
 
 

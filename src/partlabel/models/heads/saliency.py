@@ -48,6 +48,7 @@ class Saliency(MapHead):
         alpha: weight of the highest places. Paper: 0.5.
         k: how many places. Paper: 5, of 14 x 14.
         dropout: share of the numbers of a feature map that are left out in training.
+        salient_prediction: whether the highest places also count in evaluation mode.
     """
 
     def __init__(
@@ -57,10 +58,14 @@ class Saliency(MapHead):
         alpha: Weight = 0.5,
         k: Annotated[int, Field(ge=1)] = 5,
         dropout: Dropout = 0.0,
+        salient_prediction: bool = True,
     ) -> None:
         super().__init__(features, classes, dropout)
-        self.alpha, self.k = alpha, k
+        self.alpha, self.k, self.salient_prediction = alpha, k, salient_prediction
 
     def pool(self, class_maps: Tensor) -> Tensor:
         """Equation 5, before the sigmoid."""
-        return class_maps.mean(dim=(2, 3)) + self.alpha * salient(class_maps, self.k)
+        mean = class_maps.mean(dim=(2, 3))
+        if not self.alpha or not (self.training or self.salient_prediction):
+            return mean
+        return mean + self.alpha * salient(class_maps, self.k)

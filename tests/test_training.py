@@ -83,19 +83,6 @@ def test_report(scene: Path, tmp_path: Path) -> None:
     assert path.read_text() == build_report(Run(tmp_path / "<r>")).read_text()
 
 
-def test_frozen_backbones_have_no_strong_views(scene: Path, tmp_path: Path) -> None:
-    class Strong(Bce):
-        views = ("weak", "strong")
-
-    METHODS["strong"] = Strong
-    call: dict[str, Any] = {"method": "strong", "frozen": "all", **TINY}
-    try:
-        with pytest.raises(InputError, match="needs strong views"):
-            train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
-    finally:
-        del METHODS["strong"]
-
-
 def test_a_cut_off_cache_is_mended(scene: Path, tmp_path: Path) -> None:
     call: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 1, **TINY}
     train(scene / "labels.csv", scene / "images", tmp_path / "a", cache=tmp_path / "c", **call)

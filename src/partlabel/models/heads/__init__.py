@@ -5,7 +5,7 @@ from torch import nn
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.maps import MapHead
-from partlabel.models.heads.saliency import Saliency, heat_maps, salient
+from partlabel.models.heads.saliency import Saliency, heat_maps, saliency_pool
 from partlabel.models.heads.weldon import Weldon, weldon_pool
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "Saliency",
     "Weldon",
     "heat_maps",
-    "salient",
+    "saliency_pool",
     "weldon_pool",
 ]
 

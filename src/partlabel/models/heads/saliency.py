@@ -12,22 +12,26 @@ from partlabel.models.heads.maps import MapHead
 from partlabel.ranges import Dropout, Weight
 
 
-def salient(class_maps: Tensor, k: int = 5) -> Tensor:
-    """The mean of the k highest places of each map (Eq. 3), of all if there are fewer.
+def saliency_pool(maps: Tensor, alpha: float = 0.5, k: int = 5) -> Tensor:
+    """The mean of each map plus alpha times the mean of its k highest places (Eq. 3 to 5).
 
     Args:
-        class_maps: [B, C, H, W]
-        k: how many places.
+        maps: [B, C, H, W]
+        alpha: weight of the highest places.
+        k: how many places; all if there are fewer.
 
     Returns:
         [B, C]
 
     >>> import torch
-    >>> salient(torch.tensor([[[[4.0, 2.0], [1.0, -1.0]]]]), k=2)
+    >>> saliency_pool(torch.tensor([[[[4.0, 2.0], [1.0, -1.0]]]]), alpha=0.5, k=2)
     tensor([[3.]])
     """
-    flat = class_maps.flatten(2)
-    return flat.topk(min(k, flat.shape[2]), dim=2).values.mean(dim=2)
+    flat = maps.flatten(2)
+    if not alpha:
+        return flat.mean(dim=2)
+    highest = flat.topk(min(k, flat.shape[2]), dim=2, sorted=False).values
+    return flat.mean(dim=2) + alpha * highest.mean(dim=2)
 
 
 def heat_maps(class_maps: Tensor) -> Tensor:
@@ -64,8 +68,6 @@ class Saliency(MapHead):
         self.alpha, self.k, self.salient_prediction = alpha, k, salient_prediction
 
     def pool(self, class_maps: Tensor) -> Tensor:
-        """Equation 5, before the sigmoid."""
-        mean = class_maps.mean(dim=(2, 3))
-        if not self.alpha or not (self.training or self.salient_prediction):
-            return mean
-        return mean + self.alpha * salient(class_maps, self.k)
+        """See :func:`saliency_pool`."""
+        counts = self.training or self.salient_prediction
+        return saliency_pool(class_maps, self.alpha if counts else 0.0, self.k)

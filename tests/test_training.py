@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel import LabelTable, load, read_labels, scenes, simulate, train
+from partlabel import LabelTable, load, metrics, read_labels, scenes, simulate, train
 from partlabel.checkpoint import load_state, same, save_state
 from partlabel.cli import main
 from partlabel.errors import InputError, JobError, PartlabelWarning
@@ -21,7 +21,7 @@ from partlabel.methods import METHODS
 from partlabel.methods.bce import Bce
 from partlabel.report import build as build_report
 from partlabel.run import Run
-from partlabel.scoring import complete, own_thresholds
+from partlabel.scoring import complete, evaluate, own_thresholds
 from partlabel.settings import make_settings
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
@@ -81,6 +81,25 @@ def test_report(scene: Path, tmp_path: Path) -> None:
     assert not re.search(r"(src|href)=.https?:", page)  # self-contained
     assert all(name in page for name in table.classes)
     assert path.read_text() == build_report(Run(tmp_path / "<r>")).read_text()
+
+
+@pytest.mark.parametrize("head", ["linear", "saliency"])
+def test_reduced_features(head: str, scene: Path, tmp_path: Path) -> None:
+    """The model that is loaded sees pictures as the one that was trained saw reduced maps."""
+    call: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 2, "head": head, **TINY}
+    call |= {"reduce": 5, "cache": tmp_path / "c"}
+    run = train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
+    table = read_labels(scene / "labels.csv").split("test")
+    by_maps = evaluate(run, table, scene / "images", cache=tmp_path / "c")["mAP"]
+    model = load(run.folder)
+    assert model.backbone.channels == 5
+    scores = model.predict(scene / "images" / name for name in table.ids)
+    by_pictures = metrics.evaluate(scores, table)["mAP"]
+    assert by_maps == pytest.approx(by_pictures, abs=0.02)
+    again = train(scene / "labels.csv", scene / "images", tmp_path / "s", **call)
+    assert same(*(load_state(one.folder / "best.safetensors") for one in (run, again)))
+    with pytest.raises(InputError, match="--frozen"):
+        train(scene / "labels.csv", scene / "images", tmp_path / "t", **call | {"frozen": "lower"})
 
 
 def test_a_cut_off_cache_is_mended(scene: Path, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def train(
     weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. (default: imagenet)")] = None,  # noqa: UP045
     frozen: Annotated[bool, _option("--frozen", help="Keep the backbone as it is; its features are cached, and the head trains in seconds.")] = False,
     unfreeze: Annotated[Optional[str], _option(help="last: train all that comes after the last map of stride 16.")] = None,  # noqa: UP045
+    reduce: Annotated[Optional[int], _option(help="With --frozen: keep so many principal components of the features, such as 384; with weight decay this often generalises better.")] = None,  # noqa: UP045
     view_bank: Annotated[Optional[int], _option("--view-bank", help="With --frozen or --unfreeze: so many strong versions of each training picture are cached, and a mirrored one, for methods that compare views. (default: 2 for those)")] = None,  # noqa: UP045
     size: Annotated[Optional[int], _option(help="Pixels; pictures are squashed to a square. (default: 224)")] = None,  # noqa: UP045
     epochs: Annotated[Optional[int], _option(help="(default: 15)")] = None,  # noqa: UP045
@@ -83,6 +84,7 @@ def train(
         "backbone": backbone,
         "weights": weights,
         "frozen": "all" if frozen else "lower" if unfreeze else None,
+        "reduce": reduce,
         "view_bank": view_bank,
         "size": size,
         "epochs": epochs,

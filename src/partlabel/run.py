@@ -131,7 +131,7 @@ class Run:
         weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
             frozen = self._weights("backbone.safetensors")
-            weights |= {f"backbone.lower.{name}": value for name, value in frozen.items()}
+            weights |= {f"backbone.{name}": value for name, value in frozen.items()}
         try:
             model.load_state_dict(weights)
         except (RuntimeError, TypeError, AttributeError) as error:
@@ -185,7 +185,8 @@ def build(settings: Settings, classes: list[str], *, pretrained: bool) -> tuple[
     """A new model and its method; without ``pretrained`` the weights are left to be loaded."""
     method = METHODS[one_of("method", settings.method, METHODS)](**settings.options)
     weights = settings.weights if pretrained else "none"
-    backbone = Backbone(settings.backbone, weights, settings.frozen, settings.size)
+    how = (settings.frozen, settings.size, settings.reduce)
+    backbone = Backbone(settings.backbone, weights, *how)
     head = make_head(settings, method, backbone.channels, len(classes))
     return Classifier(backbone, head, classes), method
 

@@ -25,6 +25,7 @@ class Settings(BaseModel):
     backbone: str = DEFAULT_BACKBONE
     weights: str = "imagenet"
     frozen: Frozen = "nothing"
+    reduce: int | None = Field(None, ge=1, description="Principal components of the features.")
     view_bank: int | None = Field(None, ge=1, description="Strong versions of a picture.")
     size: int = Field(224, ge=16, le=4096)
     epochs: int = Field(15, ge=1)
@@ -62,6 +63,8 @@ def make_settings(**given: Any) -> Settings:
     one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
     if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
         raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")
+    if given.get("reduce") and given.get("frozen", "nothing") != "all":
+        raise InputError("--reduce is for features of a backbone that is frozen whole: --frozen")
     if given.get("view_bank") and given.get("frozen", "nothing") == "nothing":
         raise InputError("--view-bank is for cached features: with --frozen or --unfreeze last")
     try:

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.calibrate import balanced_thresholds
-from partlabel.checkpoint import save_state
-from partlabel.data import Pictures, Rows
+from partlabel.checkpoint import load_state, save_state
+from partlabel.data import Pictures, Rows, in_batches
 from partlabel.errors import FileError, InputError, JobError, count, some
-from partlabel.features import Bank, cache_pixels, cached_maps, default_cache
+from partlabel.features import Bank, CachedMaps, cache_pixels, cached_maps, default_cache
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles, unreadable
 from partlabel.labels import HUMAN, LabelTable
 from partlabel.methods import Method, Task
-from partlabel.models import Classifier
+from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.randomness import key, keys, uniform
 from partlabel.run import Record, Run, build, open_folder
 from partlabel.settings import Settings, make_settings
@@ -30,6 +30,7 @@ from partlabel.trainer import Examples, InputSource, Trainer, gather
 from partlabel.watching import Display, need_tensorboard, watch
 
 _NO_BANK = Bank()
+_FITTED = 2000  # images that the reduction of features is found on
 _STRONG_VIEWS = 2  # strong versions of a picture that a frozen backbone is shown
 
 
@@ -81,9 +82,6 @@ def train(
     method.prepare(task)  # before anything is written: it may refuse
     if not run.exists():
         given.save(run.folder / "labels.arrow")
-        if chosen.frozen != "nothing":
-            weights = model.backbone.lower.state_dict()
-            save_state(run.folder / "backbone.safetensors", weights)
         run.write(record)
     with watch(run, tensorboard=tensorboard) as watcher:
         watcher.note(_about(given, table, train_rows, val_rows))
@@ -116,9 +114,12 @@ def _fit(
     broken: list[str] = []
     middle = len(train_rows)
     bank = _bank(settings, method, middle)
-    inputs = make_inputs(
+    inputs = read_inputs(
         model, part, files, settings, cache, broken.append, bank=bank, told=watcher.note
     )
+    if isinstance(inputs, CachedMaps):
+        _keep_backbone(run, model.backbone, inputs, middle)
+        prepare_maps(model, inputs, settings)
     for message in broken:
         watcher.warn(f"left out: {message}")
     truth = by_humans(part)
@@ -267,7 +268,35 @@ def find_files(
     return paths
 
 
+def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) -> None:
+    """Save what is frozen, once the reduction has seen training images; or find it again."""
+    path = run.folder / "backbone.safetensors"
+    if path.is_file():
+        backbone.load_state_dict(load_state(path), strict=False)
+        return
+    if isinstance(backbone.reduction, Reduction):
+        some_of = np.unique(np.linspace(0, images - 1, min(images, _FITTED)).astype(np.int64))
+        parts = maps.batches(in_batches(some_of, 64), ("clean",))
+        backbone.reduction.fit(part.views["clean"] for part in parts)
+    save_state(path, backbone.frozen_state())
+
+
 def make_inputs(
+    model: Classifier,
+    table: LabelTable,
+    paths: list[Path],
+    settings: Settings,
+    cache: str | os.PathLike[str] | None,
+    broken: Callable[[str], object],
+) -> InputSource:
+    """What a trained model is shown of pictures: see :func:`read_inputs`."""
+    inputs = read_inputs(model, table, paths, settings, cache, broken)
+    if isinstance(inputs, CachedMaps):
+        prepare_maps(model, inputs, settings)
+    return inputs
+
+
+def read_inputs(
     model: Classifier,
     table: LabelTable,
     paths: list[Path],
@@ -293,7 +322,7 @@ def make_inputs(
                 cache_pixels(pictures, folder, settings.workers, bar)
         return pictures
     with progress("computing features") as bar:
-        maps = cached_maps(
+        return cached_maps(
             model.backbone,
             settings.backbone,
             pictures,
@@ -304,14 +333,26 @@ def make_inputs(
             broken=broken,
             told=told,
         )
-    if settings.frozen == "all" and not getattr(model.head, "needs_maps", True):
-        size = len(table) * model.backbone.channels * 4
-        maps.apply(_mean_of_maps, in_memory=_fits(size * (1 + len(bank.views()))))
-    return maps
 
 
-def _mean_of_maps(maps: Tensor) -> Tensor:
-    return maps.mean(dim=(2, 3), keepdim=True)
+def prepare_maps(model: Classifier, inputs: CachedMaps, settings: Settings) -> None:
+    """Reduce cached maps as the model would, and leave only what its head looks at."""
+    if settings.frozen != "all":
+        return
+    pooled = not getattr(model.head, "needs_maps", True)
+    if settings.reduce is None and not pooled:
+        return
+    places = 1 if pooled else int(np.prod(inputs.maps.shape[2:]))
+    size = inputs.used * model.backbone.channels * places * (4 if pooled else 2)
+    device = next(model.backbone.buffers()).device
+
+    def prepare(maps: Tensor) -> Tensor:
+        with torch.inference_mode():
+            seen = maps.mean(dim=(2, 3), keepdim=True) if pooled else maps
+            reduced: Tensor = model.backbone.reduction(seen.to(device)).cpu()
+        return (reduced if pooled else reduced.half()).clone()
+
+    inputs.apply(prepare, in_memory=_fits(size))
 
 
 def _bank(settings: Settings, method: Method, pictures: int) -> Bank:

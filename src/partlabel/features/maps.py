@@ -66,13 +66,18 @@ class CachedMaps:
         """Give out what ``transform`` makes of maps; perhaps computed at once, and kept."""
         self.transform = transform
         if in_memory:
-            used = self._used()
+            used = self._used_places()
             parts = [transform(self._read(part)) for part in in_batches(used, 256)]
             self.kept = torch.cat(parts) if parts else None
             self.index = np.zeros(len(self.maps) + 1, dtype=np.int64)
             self.index[used] = np.arange(len(used))
 
-    def _used(self) -> Places:
+    @property
+    def used(self) -> int:
+        """How many records there are to draw from."""
+        return len(self._used_places())
+
+    def _used_places(self) -> Places:
         every = np.concatenate([places.ravel() for places in self.choices.values()])
         return np.unique(every[every >= 0])
 
@@ -91,9 +96,9 @@ class CachedMaps:
     def give(self, places: Places) -> Tensor:
         """What a model sees of these records."""
         if self.kept is not None:
-            return self.kept[torch.from_numpy(self.index[places])]
+            return self.kept[torch.from_numpy(self.index[places])].float()
         maps = self._read(places)
-        return maps if self.transform is None else self.transform(maps)
+        return maps if self.transform is None else self.transform(maps).float()
 
     def batches(
         self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0

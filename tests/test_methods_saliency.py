@@ -17,6 +17,7 @@ from partlabel.methods import Task
 from partlabel.methods.saliency import SaliencyRegularization
 from partlabel.models import Classifier
 from partlabel.models.heads import Saliency
+from partlabel.run import load
 from partlabel.settings import make_settings
 from partlabel.training import train
 
@@ -147,6 +148,17 @@ def test_all_known_and_wholly_unlabelled_images(scene: Path, tmp_path: Path) -> 
         )
         assert run.record.finished
     assert (dense.split("train").counts().unknown > 0).all()
+
+
+@pytest.mark.parametrize("method", ["em", "em-apl", "partial-bce", "bce"])
+def test_other_methods_with_this_head(method: str, scene: Path, tmp_path: Path) -> None:
+    options = {"warmup": 1} if method == "em-apl" else {}
+    call: dict[str, Any] = {"method": method, "options": options, **MethodConformance.tiny}
+    call |= {"head": "saliency", "head_options": {"k": 2}}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    head = load(run.folder).head
+    assert isinstance(head, Saliency)
+    assert head.k == 2
 
 
 def test_positives_only_are_warned_of() -> None:

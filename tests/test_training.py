@@ -329,7 +329,7 @@ def test_bad_runs(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "damaged"),
         ('{"version": 99}', "a run of version 99"),
-        ('{"version": 1, "more": 1}', "damaged"),
+        ('{"version": 2, "more": 1}', "damaged"),
     ]:
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(InputError, match=message):

@@ -27,7 +27,7 @@ from partlabel.models import Backbone, Classifier
 from partlabel.models.heads import HEADS
 from partlabel.settings import Settings
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass

@@ -97,12 +97,15 @@ def play(points: Numbers, boxes: Boxes) -> Pointing:
     left, top, right, bottom = boxes.edges.T
     inside = (left <= x) & (x < right) & (top <= y) & (y < bottom)
     hit = np.bincount(target, inside, len(targets)) > 0
-    shares = [union(boxes.edges[target == number]) for number in range(len(targets))]
+    ends = np.bincount(target, minlength=len(targets)).cumsum()
+    together = np.split(boxes.edges[np.argsort(target, kind="stable")], ends[:-1])
     classes, column = points.shape[1], targets[:, 1]
+    covered = np.zeros(classes)
+    np.add.at(covered, column, [union(edges) for edges in together[: len(targets)]])
     return Pointing(
         np.bincount(column, minlength=classes),
         np.bincount(column[hit], minlength=classes),
-        np.bincount(column, np.asarray(shares), classes),
+        covered,
     )
 
 
@@ -130,6 +133,8 @@ def boxes_of(table: LabelTable, stated: BoxFile, files: ImageFiles) -> Boxes:
     used = (row >= 0) & (column >= 0)
     rows = np.unique(row[used])
     sizes = np.ones((len(table), 2))
-    sizes[rows] = [upright_size(path) for path in (paths[r] for r in rows.tolist()) if path]
-    scaled = stated.edges[used] / np.tile(sizes[row[used]], 2)
-    return Boxes(row[used], column[used], scaled)
+    for here in rows.tolist():
+        path = paths[here]
+        assert path is not None
+        sizes[here] = upright_size(path)
+    return Boxes(row[used], column[used], stated.edges[used] / np.tile(sizes[row[used]], 2))

@@ -176,7 +176,7 @@ def predict(
 
 
 def own_thresholds(run: Run) -> Scores:
-    """The same as :func:`thresholds_or_half`, and says so where a class has none of its own."""
+    """The same as :func:`thresholds_or_half`, with a warning where a class has none of its own."""
     record = run.record
     found = record.thresholds or [None] * len(record.classes)
     missing = [name for name, value in zip(record.classes, found, strict=True) if value is None]

@@ -37,7 +37,7 @@ class BoxFile:
 
 
 def read_boxes(path: str | os.PathLike[str]) -> BoxFile:
-    """Read a file of boxes; further columns are passed over, a mistake is an error with its line."""
+    """Read a file of boxes, which may have further columns; a mistake is an error with its line."""
     source = Source(path)
     if source.kind != "text":
         raise source.error("boxes are a text table: image,class," + ",".join(_EDGES))

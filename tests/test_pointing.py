@@ -72,9 +72,7 @@ def test_boxes_are_found_and_scaled(tmp_path: Path) -> None:
     Image.new("RGB", (10, 10)).save(tmp_path / "other.png")
     assert upright_size(tmp_path / "a.png") == (40, 20)
     assert upright_size(tmp_path / "b.jpg") == (20, 40)
-    lines = (
-        "a.png,dog,10,5,20,20\nother.png,dog,0,0,1,1\nb.jpg,cow,0,0,1,1\nb.jpg,cat,10,10,20,30\n"
-    )
+    lines = "a.png,dog,10,5,20,20\nother.png,dog,0,0,1,1\nb.jpg,cow,0,0,1,1\nb.jpg,cat,10,10,20,30"
     (tmp_path / "boxes.csv").write_text(HEADER + lines)
     table = LabelTable(["b", "a"], ["cat", "dog"], [[1, 0], [0, 1]])
     found = boxes_of(table, read_boxes(tmp_path / "boxes.csv"), ImageFiles(tmp_path))

@@ -31,6 +31,11 @@ class Boxes:
     columns: Places
     edges: Numbers
 
+    def compact(self) -> tuple[Places, "Boxes"]:
+        """The pictures that have a box, and the boxes of these alone."""
+        kept, rows = np.unique(self.rows, return_inverse=True)
+        return kept, Boxes(rows, self.columns, self.edges)
+
     def targets(self) -> tuple[Places, Places]:
         """[t, 2] the picture and class of each target, and [b] the target of each box."""
         pairs = np.stack([self.rows, self.columns], axis=1)

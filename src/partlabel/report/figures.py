@@ -131,10 +131,13 @@ def data_address(pixels: Tensor) -> str:
 
 
 def overlay(picture: Tensor, heat: Tensor) -> Tensor:
-    """A picture [3, S, S] in uint8, paler where a heat map [H, W] from 0 to 1 is low."""
-    size = picture.shape[-1]
-    spread = interpolate(heat[None, None], (size, size), mode="bilinear", align_corners=False)[0, 0]
-    colours = mpl.colormaps["turbo"](spread.numpy())[..., :3]
+    """A picture [3, S, S] in uint8, almost grey, under the colours of a heat map [H, W].
+
+    Where the map is 0 the picture is all there is to see, where it is 1 it just shines through.
+    """
+    size = picture.shape[1:]
+    spread = interpolate(heat[None, None], size, mode="bilinear", align_corners=False)[0, 0]
+    colours = mpl.colormaps["turbo"](0.3 + 0.58 * spread.numpy())[..., :3]
     colour = torch.from_numpy(colours).permute(2, 0, 1).float() * 255
-    weight = 0.6
-    return ((1 - weight) * picture + weight * colour).round().to(torch.uint8)
+    pale = 0.3 * picture + 0.7 * picture.float().mean(dim=0)
+    return torch.lerp(pale, colour, 0.7 * spread.sqrt()).round().to(torch.uint8)

@@ -106,6 +106,8 @@ def looks(sample: Sample, thresholds: Thresholds, cache: Cache) -> list[dict[str
     decided, limits = thresholds.decide(sample.run.train), thresholds_or_half(sample.run.run)
     cells = zip(sample.labels, sample.run.train, decided, strict=True)
     choices = [choose_labels(known, said, limits, done) for known, said, done in cells]
+    if not choices:
+        return []
     rows = np.array(choose_pictures(choices, _IMAGES), dtype=np.int64)
     table = sample.looked_at.subset(rows)
     shown = [sample.run, *([sample.baseline] if sample.baseline else [])]

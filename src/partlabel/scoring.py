@@ -177,9 +177,7 @@ def predict(
 
 def own_thresholds(run: Run) -> Scores:
     """The same as :func:`thresholds_or_half`, with a warning where a class has none of its own."""
-    record = run.record
-    found = record.thresholds or [None] * len(record.classes)
-    missing = [name for name, value in zip(record.classes, found, strict=True) if value is None]
+    missing = [name for name, value in _thresholds(run) if value is None]
     if missing:
         warnings.warn(
             f"{count(len(missing), 'class', 'classes')} have no threshold of their own "
@@ -194,9 +192,13 @@ def own_thresholds(run: Run) -> Scores:
 
 def thresholds_or_half(run: Run) -> Scores:
     """[C] the thresholds that a run chose on its validation labels; 0.5 where it could not."""
+    return np.asarray([0.5 if value is None else value for _, value in _thresholds(run)])
+
+
+def _thresholds(run: Run) -> list[tuple[str, float | None]]:
     record = run.record
     found = record.thresholds or [None] * len(record.classes)
-    return np.asarray([0.5 if value is None else value for value in found])
+    return list(zip(record.classes, found, strict=True))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ ROOMS = [
     {"labels"},
     {"images", "memory"},
     {"formats"},
-    {"simulate", "scenes", "metrics", "calibrate"},
+    {"simulate", "scenes", "metrics", "calibrate", "pointing"},
     {"inspection"},
     {"display"},
     {"torchvision_shim", "schedule", "interruption"},

@@ -246,6 +246,7 @@ def report(
     run: RunFolder,
     truth: Annotated[Optional[Path], typer.Option(help="A label file with more of the true labels: shows what became of unknown ones.")] = None,  # noqa: UP045
     baseline: Annotated[Optional[Path], typer.Option(metavar="RUN2", help="Another run on the same labels to compare with.")] = None,  # noqa: UP045
+    boxes: Annotated[Optional[Path], typer.Option(help="A file of boxes (image,class,left,top,right,bottom): shows whether class maps are highest on objects.")] = None,  # noqa: UP045
     landscape: Annotated[bool, typer.Option("--landscape", help="Also draw the loss around the trained weights; takes minutes if the backbone was trained.")] = False,
     cache: Cache = None,
     format: Annotated[Optional[str], typer.Option(help="Format of the true labels.")] = None,  # noqa: UP045
@@ -256,6 +257,7 @@ def report(
     Example: partlabel report run --truth full.csv --baseline run-an --landscape
     """
     from partlabel import formats
+    from partlabel.formats.boxes import read_boxes
     from partlabel.report import build
     from partlabel.run import Run
     from partlabel.terminal import say
@@ -264,7 +266,8 @@ def report(
         raise InputError("--format and --unlisted say how to read --truth, which is not given")
     table = None if truth is None else formats.read_labels(truth, format, unlisted)
     other = None if baseline is None else Run(baseline)
-    path = build(Run(run), cache, truth=table, baseline=other, landscape=landscape)
+    stated = None if boxes is None else read_boxes(boxes)
+    path = build(Run(run), cache, truth=table, baseline=other, boxes=stated, landscape=landscape)
     say(f"wrote {path}")
 
 

@@ -268,6 +268,12 @@ def find_files(
     return paths
 
 
+def locate_all(table: LabelTable, images: str | os.PathLike[str]) -> list[Path]:
+    """The image file of each row of a table; a missing one is an error."""
+    files = find_files(table, ImageFiles(images), np.arange(len(table)), strict=False)
+    return [files[row] for row in range(len(table))]
+
+
 def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) -> None:
     """Save what is frozen, once the reduction has seen training images; or find it again."""
     path = run.folder / "backbone.safetensors"
@@ -288,11 +294,16 @@ def make_inputs(
     settings: Settings,
     cache: str | os.PathLike[str] | None,
     broken: Callable[[str], object],
+    *,
+    whole: bool = False,
 ) -> InputSource:
-    """What a trained model is shown of pictures: see :func:`read_inputs`."""
+    """What a trained model is shown of pictures.
+
+    See :func:`read_inputs` and, for ``whole``, :func:`prepare_maps`.
+    """
     inputs = read_inputs(model, table, paths, settings, cache, broken)
     if isinstance(inputs, CachedMaps):
-        prepare_maps(model, inputs, settings)
+        prepare_maps(model, inputs, settings, whole=whole)
     return inputs
 
 
@@ -335,11 +346,17 @@ def read_inputs(
         )
 
 
-def prepare_maps(model: Classifier, inputs: CachedMaps, settings: Settings) -> None:
-    """Reduce cached maps as the model would, and leave only what its head looks at."""
+def prepare_maps(
+    model: Classifier, inputs: CachedMaps, settings: Settings, *, whole: bool = False
+) -> None:
+    """Reduce cached maps as the model would, and leave only what its head looks at.
+
+    Args:
+        whole: leave all places, even if the head only looks at their mean.
+    """
     if settings.frozen != "all":
         return
-    pooled = not getattr(model.head, "needs_maps", True)
+    pooled = not whole and not getattr(model.head, "needs_maps", True)
     if settings.reduce is None and not pooled:
         return
     places = 1 if pooled else int(np.prod(inputs.maps.shape[2:]))

@@ -4,7 +4,7 @@ from torch import nn
 
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
-from partlabel.models.heads.maps import MapHead
+from partlabel.models.heads.maps import MapHead, class_maps_of
 from partlabel.models.heads.saliency import Saliency, heat_maps, saliency_pool
 from partlabel.models.heads.weldon import Weldon, weldon_pool
 
@@ -16,6 +16,7 @@ __all__ = [
     "Refined",
     "Saliency",
     "Weldon",
+    "class_maps_of",
     "heat_maps",
     "saliency_pool",
     "weldon_pool",

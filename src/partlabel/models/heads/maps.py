@@ -1,9 +1,11 @@
 """Heads that score every class at every place of the feature map, and pool that."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from partlabel.models.heads.graph import Refined
 from partlabel.ranges import Dropout
 
 
@@ -35,3 +37,14 @@ class MapHead(nn.Module, ABC):
     def forward(self, maps: Tensor) -> Tensor:
         """[B, D, H, W] to [B, C]."""
         return self.pool(self.class_maps(maps))
+
+
+def class_maps_of(head: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    """How a head, or the one that it refines, scores each place; None if it does not.
+
+    What is found maps features [B, D, H, W] to scores [B, C, H, W].
+    """
+    while isinstance(head, Refined):
+        head = head.head
+    found: Callable[[Tensor], Tensor] | None = getattr(head, "class_maps", None)
+    return found

@@ -61,6 +61,7 @@ class Backbone(nn.Module):
         if reduce is not None:
             self.reduction = Reduction(self.channels, reduce)
             self.channels = reduce
+        self.reduction.eval()
 
     def _probe(self, name: str) -> int:
         self.eval()

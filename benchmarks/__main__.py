@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.report import machine
 
-NAMES = ("labels", "open_images", "metrics", "scenes", "trainer", "relabel", "graph")
+NAMES = ("labels", "open_images", "metrics", "scenes", "trainer", "relabel", "graph", "saliency")
 
 if len(sys.argv) == 2 and sys.argv[1] in NAMES:
     importlib.import_module(f"benchmarks.{sys.argv[1]}").run()

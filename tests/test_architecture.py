@@ -10,12 +10,12 @@ SOURCE = Path(__file__).parent.parent / "src" / "partlabel"
 # each room may use the ones before it, and itself
 ROOMS = [
     {"version"},
-    {"errors"},
+    {"errors", "ranges"},
     {"files", "randomness", "terminal", "drawing"},
     {"labels"},
     {"images", "memory"},
     {"formats"},
-    {"simulate", "scenes", "metrics", "calibrate"},
+    {"simulate", "scenes", "metrics", "calibrate", "pointing"},
     {"inspection"},
     {"display"},
     {"torchvision_shim", "schedule", "interruption"},

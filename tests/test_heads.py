@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from partlabel import losses
 from partlabel.errors import InputError
 from partlabel.models import heads
 
@@ -44,6 +45,65 @@ def test_weldon_head() -> None:
     assert head(maps).shape == (2, 5)
     assert head.class_maps(maps).shape == (2, 5, 7, 7)
     torch.testing.assert_close(head(maps), heads.weldon_pool(head.class_maps(maps)))
+
+
+@given(st.integers(0, 1000), st.sampled_from([1, 3, 5, 100]), st.sampled_from([0.0, 0.5, 2.0]))
+def test_saliency_is_the_mean_and_the_highest_places(seed: int, k: int, alpha: float) -> None:
+    rng = np.random.default_rng(seed)
+    height, width = (int(n) for n in rng.integers(1, 8, 2))
+    head = heads.Saliency(4, 3, alpha=alpha, k=k).double()
+    maps = torch.from_numpy(rng.normal(size=(2, 4, height, width)))
+    scores = head.class_maps(maps).detach().numpy()
+    weight = head.classifier.weight.detach().numpy()[:, :, 0, 0]
+    bias = head.classifier.bias
+    assert bias is not None
+    np.testing.assert_allclose(
+        scores, np.einsum("cd,bdhw->bchw", weight, maps) + bias.detach().numpy()[:, None, None]
+    )
+    for b in range(2):
+        for c in range(3):
+            highest = np.sort(scores[b, c].ravel())[-k:]
+            expected = scores[b, c].mean() + alpha * highest.mean()
+            assert float(head(maps)[b, c].detach()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("label", "target"), [(1, 1.0), (-1, 0.0)])
+def test_saliency_shifts_the_logit(label: int, target: float) -> None:
+    """Proposition 1: the gradient at the logit is p_hat - y', p_hat with saliency."""
+    torch.manual_seed(0)
+    class_maps = torch.randn((1, 1, 3, 3), dtype=torch.float64, requires_grad=True)
+    logit = heads.Saliency(2, 1, alpha=0.5, k=2).pool(class_maps)
+    logit.retain_grad()
+    losses.bce(logit, torch.tensor([[label]])).backward()  # type: ignore[no-untyped-call]
+    places = np.sort(class_maps.detach().numpy().ravel())
+    shifted = places.mean() + 0.5 * places[-2:].mean()
+    assert logit.grad is not None
+    assert float(logit.grad) == pytest.approx(1 / (1 + np.exp(-shifted)) - target)
+
+
+@pytest.mark.parametrize(("alpha", "k"), [(0.5, 5), (0.5, 1), (0.0, 5), (2.0, 50)])
+@pytest.mark.parametrize(("label", "target"), [(1, 1.0), (-1, 0.0)])
+def test_saliency_has_more_gradient_where_a_map_is_high(
+    alpha: float, k: int, label: int, target: float
+) -> None:
+    """Proposition 2: (p_hat - y') times 1/WH, and on the highest places 1/WH + alpha/k."""
+    torch.manual_seed(0)
+    class_maps = torch.randn((1, 1, 6, 7), dtype=torch.float64, requires_grad=True)
+    logit = heads.Saliency(2, 1, alpha=alpha, k=k).pool(class_maps)
+    losses.bce(logit, torch.tensor([[label]])).backward()  # type: ignore[no-untyped-call]
+    k = min(k, 42)
+    expected = np.full(42, 1 / 42)
+    expected[np.argsort(class_maps.detach().numpy().ravel())[-k:]] += alpha / k
+    expected *= float(torch.sigmoid(logit.detach())) - target
+    assert class_maps.grad is not None
+    np.testing.assert_allclose(class_maps.grad.numpy().ravel(), expected)
+
+
+def test_heat_maps() -> None:
+    maps = torch.tensor([[[[2.0, -1.0], [4.0, 0.0]], [[-3.0, -1.0], [-2.0, -5.0]]]])
+    heat = heads.heat_maps(maps)
+    torch.testing.assert_close(heat[0, 0], torch.tensor([[0.5, 0.0], [1.0, 0.0]]))
+    assert not heat[0, 1].any()
 
 
 def naive(refiner: heads.GraphRefiner, logits: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Losses against plain numpy, and at logits where careless formulas overflow."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from torch.multiprocessing.spawn import start_processes
 
 from partlabel import losses
 
@@ -349,6 +351,32 @@ def test_nothing_known_costs_nothing() -> None:
         assert float(loss.detach()) == 0
     assert logits.grad is not None
     assert float(logits.grad.abs().sum()) == 0
+
+
+def _gradient_in_a_process(rank: int, folder: str) -> None:
+    """The half of a batch that one of two processes sees, its gradient averaged over both."""
+    from torch import distributed
+
+    distributed.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=2)
+    logits, labels = _batch_for_processes()
+    mine = logits[2 * rank : 2 * rank + 2].clone().requires_grad_()
+    losses.batch_bce(mine, labels[2 * rank : 2 * rank + 2]).backward()  # type: ignore[no-untyped-call]
+    assert mine.grad is not None
+    torch.save(mine.grad / 2, f"{folder}/{rank}")
+    distributed.destroy_process_group()
+
+
+def _batch_for_processes() -> tuple[torch.Tensor, torch.Tensor]:
+    logits = torch.linspace(-2, 3, 12).view(4, 3)
+    return logits, torch.tensor([[1, 0, 0], [0, 0, 0], [1, -1, 0], [1, 1, -1]])
+
+
+def test_batch_bce_counts_the_labels_of_all_processes(tmp_path: Path) -> None:
+    start_processes(_gradient_in_a_process, (str(tmp_path),), nprocs=2, start_method="spawn")  # type: ignore[no-untyped-call]
+    logits, labels = _batch_for_processes()
+    losses.batch_bce(logits.requires_grad_(), labels).backward()  # type: ignore[no-untyped-call]
+    halves = torch.cat([torch.load(tmp_path / f"{rank}", weights_only=True) for rank in (0, 1)])
+    torch.testing.assert_close(halves, logits.grad)
 
 
 def test_known_positives() -> None:

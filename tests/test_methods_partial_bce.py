@@ -37,7 +37,8 @@ class TestPartialBce(MethodConformance):
 
 class TestGraph(MethodConformance):
     name = "partial-bce"
-    options: ClassVar[dict[str, Any]] = {"gnn": True, "head": "weldon", "curriculum": "two-step"}
+    options: ClassVar[dict[str, Any]] = {"gnn": True, "curriculum": "two-step"}
+    tiny = MethodConformance.tiny | {"head": "weldon", "head_options": {"k_max": 2}}
 
 
 class TestBayesian(MethodConformance):
@@ -369,15 +370,13 @@ def test_rounds_of_one_sign_or_replaced(redecide: bool, scene: Path, tmp_path: P
     assert [row[0] for row in rows] == (["2", "all"] if redecide else ["1", "2", "all"])
 
 
-def test_heads() -> None:
-    assert isinstance(PartialBce().head(8, 3), Linear)
-    assert isinstance(PartialBce(head="weldon").head(8, 3), Weldon)
-    refined = PartialBce(head="weldon", gnn=True).head(8, 3)
+def test_the_graph_is_on_any_head() -> None:
+    method = PartialBce(gnn=True)
+    refined = method.refine(Weldon(8, 3), 3)
     assert isinstance(refined, Refined)
     assert refined.needs_maps
-    assert not Refined(Linear(8, 3), torch.nn.Identity()).needs_maps
-    maps = torch.randn(2, 8, 4, 4)
-    assert refined(maps).shape == (2, 3)
+    assert not method.refine(Linear(8, 3), 3).needs_maps
+    assert refined(torch.randn(2, 8, 4, 4)).shape == (2, 3)
 
 
 def test_g_by_its_value() -> None:
@@ -399,7 +398,6 @@ def test_g_by_its_value() -> None:
         ({"g": 5, "alpha": 1}, "alpha"),
         ({"g": 5, "gamma": 0}, "gamma"),
         ({"g": -1}, "g"),
-        ({"k_max": 0}, "k_max"),
         ({"curriculum": "d", "members": 1}, "members"),
         ({"members": 4}, "curriculum=d"),
         ({"passes": 4, "curriculum": "a"}, "curriculum=e"),

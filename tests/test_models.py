@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 import sklearn
 import timm
@@ -11,7 +12,7 @@ import torch
 
 from partlabel.data import read_picture
 from partlabel.errors import InputError
-from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen
+from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction
 from partlabel.models.heads import Linear
 from partlabel.models.weights import load_packaged
 
@@ -108,3 +109,31 @@ def test_pickled_code_in_weights_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="loaded safely"):
         Backbone("test_efficientnet", str(tmp_path / "evil.pth"), "nothing", 64)
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("components", [1, 3, 6])
+def test_reduction_is_that_of_scikit_learn(components: int) -> None:
+    from sklearn.decomposition import PCA
+
+    rng = np.random.default_rng(0)
+    maps = rng.normal(size=(20, 6, 3, 2)) * np.arange(1, 7)[:, None, None] + 5
+    reduction = Reduction(6, components).double()
+    reduction.fit(torch.from_numpy(part) for part in np.array_split(maps, 3))
+    places = maps.transpose(0, 2, 3, 1).reshape(-1, 6)
+    expected = PCA(components).fit(places).transform(places)
+    found = reduction(torch.from_numpy(maps)).numpy().transpose(0, 2, 3, 1).reshape(-1, components)
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-9)
+    with pytest.raises(InputError, match="6 channels"):
+        Reduction(6, 7)
+
+
+def test_a_reduced_backbone_sees_pictures_as_it_saw_their_maps() -> None:
+    torch.manual_seed(0)
+    backbone = Backbone("test_efficientnet", "none", "all", 64, reduce=4)
+    assert backbone.channels == 4
+    pictures = torch.randint(0, 255, (8, 3, 64, 64), dtype=torch.uint8)
+    maps = backbone.lower_maps(pictures)
+    assert isinstance(backbone.reduction, Reduction)
+    backbone.reduction.fit([maps])
+    torch.testing.assert_close(backbone(pictures), backbone(backbone.reduction(maps)))
+    assert not list(backbone.reduction.parameters())  # it is never trained

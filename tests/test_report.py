@@ -144,6 +144,7 @@ def test_without_truth_only_what_is_known_is_shown(place: Place) -> None:
     page = page_of(build(place.em_apl, place.cache))
     assert cells(section(page, "Pseudo-labels"))[0][-1] == "labelled so far"
     assert section(page, "Learning what is known")
+    assert section(page, "Where the model looks")
     for title in ("What the unknown labels are", "How sure the model is", "In two directions"):
         assert not section(page, title)
     assert "Gain over" not in page

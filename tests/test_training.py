@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel import LabelTable, load, read_labels, scenes, simulate, train
+from partlabel import LabelTable, load, metrics, read_labels, scenes, simulate, train
 from partlabel.checkpoint import load_state, same, save_state
 from partlabel.cli import main
 from partlabel.errors import InputError, JobError, PartlabelWarning
@@ -21,7 +21,7 @@ from partlabel.methods import METHODS
 from partlabel.methods.bce import Bce
 from partlabel.report import build as build_report
 from partlabel.run import Run
-from partlabel.scoring import complete, own_thresholds
+from partlabel.scoring import complete, evaluate, own_thresholds
 from partlabel.settings import make_settings
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
@@ -76,24 +76,32 @@ def test_report(scene: Path, tmp_path: Path) -> None:
     path = build_report(Run(tmp_path / "<r>"))
     page = path.read_text()
     assert "&lt;r&gt;" in page  # escaped
-    assert page.count("data:image/jpeg") == 18
+    before, after = page.split("<h2>Known and completed labels</h2>")
+    assert after.count("data:image/jpeg") == 18
+    assert before.count("data:image/jpeg") > 6
     assert page.count("<svg") >= 3
     assert not re.search(r"(src|href)=.https?:", page)  # self-contained
     assert all(name in page for name in table.classes)
     assert path.read_text() == build_report(Run(tmp_path / "<r>")).read_text()
 
 
-def test_frozen_backbones_have_no_strong_views(scene: Path, tmp_path: Path) -> None:
-    class Strong(Bce):
-        views = ("weak", "strong")
-
-    METHODS["strong"] = Strong
-    call: dict[str, Any] = {"method": "strong", "frozen": "all", **TINY}
-    try:
-        with pytest.raises(InputError, match="needs strong views"):
-            train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
-    finally:
-        del METHODS["strong"]
+@pytest.mark.parametrize("head", ["linear", "saliency"])
+def test_reduced_features(head: str, scene: Path, tmp_path: Path) -> None:
+    """The model that is loaded sees pictures as the one that was trained saw reduced maps."""
+    call: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 2, "head": head, **TINY}
+    call |= {"reduce": 5, "cache": tmp_path / "c"}
+    run = train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
+    table = read_labels(scene / "labels.csv").split("test")
+    by_maps = evaluate(run, table, scene / "images", cache=tmp_path / "c")["mAP"]
+    model = load(run.folder)
+    assert model.backbone.channels == 5
+    scores = model.predict(scene / "images" / name for name in table.ids)
+    by_pictures = metrics.evaluate(scores, table)["mAP"]
+    assert by_maps == pytest.approx(by_pictures, abs=0.02)
+    again = train(scene / "labels.csv", scene / "images", tmp_path / "s", **call)
+    assert same(*(load_state(one.folder / "best.safetensors") for one in (run, again)))
+    with pytest.raises(InputError, match="--frozen"):
+        train(scene / "labels.csv", scene / "images", tmp_path / "t", **call | {"frozen": "lower"})
 
 
 def test_a_cut_off_cache_is_mended(scene: Path, tmp_path: Path) -> None:
@@ -285,6 +293,11 @@ def test_a_loss_that_is_no_number_stops_and_names_images(scene: Path, tmp_path: 
         ({"optimizer": "adamm"}, "optimizer = 'adamm'"),
         ({"schedule": "cosin"}, "did you mean 'cosine'"),
         ({"options": {"normalise": "batch"}}, "did you mean 'normalize'"),
+        ({"head": "saliensy"}, "did you mean 'saliency'"),
+        ({"head": "saliency", "head_options": {"k": 0}}, "--head-set k=0"),
+        ({"head": "linear", "head_options": {"k": 1}}, "no setting of this head 'k'"),
+        ({"head_options": {"k": 1}}, "say which head"),
+        ({"head": "linear", "method": "en-scl"}, "head of its own"),
         ({"options": {"normalize": "batches"}}, "--set normalize=batches"),
         ({"split": "trian"}, "did you mean 'train'"),
         ({"val_split": "hold"}, "no split 'hold'"),
@@ -318,7 +331,7 @@ def test_bad_runs(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "damaged"),
         ('{"version": 99}', "a run of version 99"),
-        ('{"version": 1, "more": 1}', "damaged"),
+        ('{"version": 2, "more": 1}', "damaged"),
     ]:
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(InputError, match=message):

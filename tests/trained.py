@@ -6,5 +6,5 @@ from partlabel.models import Backbone, Classifier
 
 def tiny_model(method: Method, classes: int, size: int = 64) -> Classifier:
     backbone = Backbone("test_efficientnet", "none", "nothing", size)
-    head = method.head(backbone.channels, classes)
+    head = method.refine(method.head(backbone.channels, classes), classes)
     return Classifier(backbone, head, [f"c{j}" for j in range(classes)])

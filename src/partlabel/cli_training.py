@@ -28,10 +28,14 @@ def train(
     images: Images,
     out: Annotated[Path, typer.Option("--out", help="The folder of the run; new or empty.")],
     method: Annotated[str, typer.Option(help="How to learn, such as bce, an, em, em-apl; see: partlabel methods")],
+    head: Annotated[Optional[str], _option(help="linear (the mean of the feature map), weldon or saliency (places of class maps), where a method has none of its own. (default: linear)")] = None,  # noqa: UP045
+    head_options: Annotated[Optional[list[str]], _option("--head-set", help="key=value: a setting of the head, such as k=3; may be repeated.")] = None,  # noqa: UP045
     backbone: Annotated[Optional[str], _option(help="A network of timm. (default: tf_efficientnet_lite0)")] = None,  # noqa: UP045
     weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. (default: imagenet)")] = None,  # noqa: UP045
     frozen: Annotated[bool, _option("--frozen", help="Keep the backbone as it is; its features are cached, and the head trains in seconds.")] = False,
     unfreeze: Annotated[Optional[str], _option(help="last: train all that comes after the last map of stride 16.")] = None,  # noqa: UP045
+    reduce: Annotated[Optional[int], _option(help="With --frozen: keep so many principal components of the features, such as 384; with weight decay this often generalises better.")] = None,  # noqa: UP045
+    view_bank: Annotated[Optional[int], _option("--view-bank", help="With --frozen or --unfreeze: so many strong versions of each training picture are cached, and a mirrored one, for methods that compare views. (default: 2 for those)")] = None,  # noqa: UP045
     size: Annotated[Optional[int], _option(help="Pixels; pictures are squashed to a square. (default: 224)")] = None,  # noqa: UP045
     epochs: Annotated[Optional[int], _option(help="(default: 15)")] = None,  # noqa: UP045
     batch: Annotated[Optional[int], _option(help="Images in a step. (default: 32)")] = None,  # noqa: UP045
@@ -80,6 +84,8 @@ def train(
         "backbone": backbone,
         "weights": weights,
         "frozen": "all" if frozen else "lower" if unfreeze else None,
+        "reduce": reduce,
+        "view_bank": view_bank,
         "size": size,
         "epochs": epochs,
         "batch": batch,
@@ -102,7 +108,9 @@ def train(
         "drop_empty": drop_empty or None,
         "workers": workers,
         "cache_pixels": cache_pixels or None,
-        "options": dict(_pair(text) for text in options or []),
+        "options": _pairs("--set", options),
+        "head": head,
+        "head_options": _pairs("--head-set", head_options),
     }
     table = formats.read_labels(labels, format, unlisted)
     settings = {name: value for name, value in given.items() if value is not None}
@@ -238,6 +246,7 @@ def report(
     run: RunFolder,
     truth: Annotated[Optional[Path], typer.Option(help="A label file with more of the true labels: shows what became of unknown ones.")] = None,  # noqa: UP045
     baseline: Annotated[Optional[Path], typer.Option(metavar="RUN2", help="Another run on the same labels to compare with.")] = None,  # noqa: UP045
+    boxes: Annotated[Optional[Path], typer.Option(help="A file of boxes (image,class,left,top,right,bottom): shows whether class maps are highest on objects.")] = None,  # noqa: UP045
     landscape: Annotated[bool, typer.Option("--landscape", help="Also draw the loss around the trained weights; takes minutes if the backbone was trained.")] = False,
     cache: Cache = None,
     format: Annotated[Optional[str], typer.Option(help="Format of the true labels.")] = None,  # noqa: UP045
@@ -248,6 +257,7 @@ def report(
     Example: partlabel report run --truth full.csv --baseline run-an --landscape
     """
     from partlabel import formats
+    from partlabel.formats.boxes import read_boxes
     from partlabel.report import build
     from partlabel.run import Run
     from partlabel.terminal import say
@@ -256,7 +266,8 @@ def report(
         raise InputError("--format and --unlisted say how to read --truth, which is not given")
     table = None if truth is None else formats.read_labels(truth, format, unlisted)
     other = None if baseline is None else Run(baseline)
-    path = build(Run(run), cache, truth=table, baseline=other, landscape=landscape)
+    stated = None if boxes is None else read_boxes(boxes)
+    path = build(Run(run), cache, truth=table, baseline=other, boxes=stated, landscape=landscape)
     say(f"wrote {path}")
 
 
@@ -304,11 +315,17 @@ def _write(table: Any, out: Path, to: str) -> None:
     say(f"wrote {out}: {display.describe(table)}")
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"--set {text}: write key=value")
-    return name, value
+def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """What is given as ``option key=value``, perhaps several times."""
+    pairs: dict[str, str] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: write key=value")
+        if name in pairs:
+            raise InputError(f"{option} {name} is given twice")
+        pairs[name] = value
+    return pairs
 
 
 def _plain(value: Any) -> Any:

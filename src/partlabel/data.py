@@ -60,9 +60,14 @@ def clean(picture: Tensor) -> Tensor:
     return picture
 
 
+def flip(picture: Tensor) -> Tensor:
+    """The picture, mirrored."""
+    return picture.flip(-1)
+
+
 def weak(picture: Tensor) -> Tensor:
     """The picture, mirrored in half of the cases."""
-    return picture.flip(-1) if torch.rand(()) < 0.5 else picture
+    return flip(picture) if torch.rand(()) < 0.5 else picture
 
 
 def strong(picture: Tensor) -> Tensor:
@@ -78,7 +83,12 @@ def strong(picture: Tensor) -> Tensor:
     return changed
 
 
-VIEWS: dict[str, Callable[[Tensor], Tensor]] = {"clean": clean, "weak": weak, "strong": strong}
+VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "clean": clean,
+    "flip": flip,
+    "weak": weak,
+    "strong": strong,
+}
 
 
 def seed_generator(seed: int) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
-from PIL import Image
+from PIL import ExifTags, Image
 
 from partlabel.errors import FileError
 
@@ -85,6 +85,14 @@ def why_unreadable(path: Path) -> str | None:
     except Exception as error:  # decoders of damaged files raise almost anything
         return str(error) or type(error).__name__
     return None
+
+
+def upright_size(path: Path) -> tuple[int, int]:
+    """Width and height of an image in pixels, as it is to be looked at."""
+    with Image.open(path) as image:
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
+        width, height = image.size
+    return (height, width) if turned else (width, height)
 
 
 def unreadable(paths: list[Path], done: Callable[[int], object] = int) -> dict[Path, str]:

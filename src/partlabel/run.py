@@ -16,15 +16,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from partlabel.checkpoint import load_state
 from partlabel.errors import FileError, InputError, one_of
 from partlabel.files import atomic_file
 from partlabel.labels import LabelTable
 from partlabel.methods import METHODS, Method, Task
 from partlabel.models import Backbone, Classifier
+from partlabel.models.heads import HEADS
 from partlabel.settings import Settings
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -128,7 +131,7 @@ class Run:
         weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
             frozen = self._weights("backbone.safetensors")
-            weights |= {f"backbone.lower.{name}": value for name, value in frozen.items()}
+            weights |= {f"backbone.{name}": value for name, value in frozen.items()}
         try:
             model.load_state_dict(weights)
         except (RuntimeError, TypeError, AttributeError) as error:
@@ -182,9 +185,20 @@ def build(settings: Settings, classes: list[str], *, pretrained: bool) -> tuple[
     """A new model and its method; without ``pretrained`` the weights are left to be loaded."""
     method = METHODS[one_of("method", settings.method, METHODS)](**settings.options)
     weights = settings.weights if pretrained else "none"
-    backbone = Backbone(settings.backbone, weights, settings.frozen, settings.size)
-    model = Classifier(backbone, method.head(backbone.channels, len(classes)), classes)
-    return model, method
+    how = (settings.frozen, settings.size, settings.reduce)
+    backbone = Backbone(settings.backbone, weights, *how)
+    head = make_head(settings, method, backbone.channels, len(classes))
+    return Classifier(backbone, head, classes), method
+
+
+def make_head(settings: Settings, method: Method, features: int, classes: int) -> nn.Module:
+    """The head that the settings name, or the method's own; with what the method puts on it."""
+    if settings.head is None:
+        head = method.head(features, classes)
+    else:
+        given = {"dropout": method.dropout, **settings.head_options}
+        head = HEADS[settings.head](features, classes, **given)
+    return method.refine(head, classes)
 
 
 def load(run: str | os.PathLike[str]) -> Classifier:

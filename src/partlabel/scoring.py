@@ -23,7 +23,7 @@ from partlabel.metrics import evaluate as measure
 from partlabel.models import Classifier
 from partlabel.run import Run
 from partlabel.trainer import InputSource
-from partlabel.training import by_humans, choose_rows, find_files, make_inputs, task_of
+from partlabel.training import by_humans, choose_rows, locate_all, make_inputs, task_of
 
 Scores = NDArray[np.float64]
 
@@ -50,9 +50,7 @@ def score(
 ) -> Scored:
     """Score all images of a table with the classifier of a run."""
     model = run.classifier()
-    files = find_files(table, ImageFiles(images), np.arange(len(table)), strict=False)
-    paths = [files[row] for row in range(len(table))]
-    return _score(run, model, table, paths, cache)
+    return _score(run, model, table, locate_all(table, images), cache)
 
 
 def _score(
@@ -178,10 +176,8 @@ def predict(
 
 
 def own_thresholds(run: Run) -> Scores:
-    """[C] the thresholds that a run chose on its validation labels; 0.5 where it could not."""
-    classes = run.record.classes
-    found = run.record.thresholds or [None] * len(classes)
-    missing = [name for name, value in zip(classes, found, strict=True) if value is None]
+    """The same as :func:`thresholds_or_half`, with a warning where a class has none of its own."""
+    missing = [name for name, value in _thresholds(run) if value is None]
     if missing:
         warnings.warn(
             f"{count(len(missing), 'class', 'classes')} have no threshold of their own "
@@ -191,7 +187,18 @@ def own_thresholds(run: Run) -> Scores:
             PartlabelWarning,
             stacklevel=2,
         )
-    return np.asarray([0.5 if value is None else value for value in found])
+    return thresholds_or_half(run)
+
+
+def thresholds_or_half(run: Run) -> Scores:
+    """[C] the thresholds that a run chose on its validation labels; 0.5 where it could not."""
+    return np.asarray([0.5 if value is None else value for _, value in _thresholds(run)])
+
+
+def _thresholds(run: Run) -> list[tuple[str, float | None]]:
+    record = run.record
+    found = record.thresholds or [None] * len(record.classes)
+    return list(zip(record.classes, found, strict=True))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from partlabel.errors import InputError, one_of
 from partlabel.methods import METHODS, Method
 from partlabel.models import DEFAULT_BACKBONE, Frozen
+from partlabel.models.heads import HEADS
 from partlabel.schedule import SCHEDULES
 
 
@@ -19,9 +20,13 @@ class Settings(BaseModel):
 
     method: str = "bce"
     options: dict[str, Any] = Field(default={}, description="The method's own settings.")
+    head: str | None = Field(None, description="Instead of the method's.")
+    head_options: dict[str, Any] = Field(default={}, description="The head's own settings.")
     backbone: str = DEFAULT_BACKBONE
     weights: str = "imagenet"
     frozen: Frozen = "nothing"
+    reduce: int | None = Field(None, ge=1, description="Principal components of the features.")
+    view_bank: int | None = Field(None, ge=1, description="Strong versions of a picture.")
     size: int = Field(224, ge=16, le=4096)
     epochs: int = Field(15, ge=1)
     batch: int = Field(32, ge=1)
@@ -54,9 +59,14 @@ def make_settings(**given: Any) -> Settings:
     method = METHODS[one_of("method", given.get("method", "bce"), METHODS)]
     given["options"] = read_options(method, given.get("options") or {})
     made = method(**given["options"])
+    given["head_options"] = _read_head(method, given.get("head"), given.get("head_options") or {})
     one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
     if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
         raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")
+    if given.get("reduce") and given.get("frozen", "nothing") != "all":
+        raise InputError("--reduce is for features of a backbone that is frozen whole: --frozen")
+    if given.get("view_bank") and given.get("frozen", "nothing") == "nothing":
+        raise InputError("--view-bank is for cached features: with --frozen or --unfreeze last")
     try:
         settings = Settings(**{**method.defaults, **given})
     except ValidationError as error:
@@ -67,17 +77,29 @@ def make_settings(**given: Any) -> Settings:
     return settings
 
 
-def read_options(method: type[Method], given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a method, turned into the types its constructor asks for."""
+def _read_head(method: type[Method], head: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    if head is None:
+        if given:
+            raise InputError("--head-set: say which head with --head")
+        return {}
+    if method.head is not Method.head:
+        raise InputError(f"--head {head}: this method has a head of its own")
+    return read_options(HEADS[one_of("head", head, HEADS)], given, "--head-set")
+
+
+def read_options(kind: type[Any], given: dict[str, Any], option: str = "--set") -> dict[str, Any]:
+    """The settings of a method or a head, turned into the types its constructor asks for."""
     parameters = {
         name: parameter
-        for name, parameter in inspect.signature(method).parameters.items()
+        for name, parameter in inspect.signature(kind).parameters.items()
         if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        and parameter.default is not inspect.Parameter.empty
     }
+    what = "setting of this method" if option == "--set" else "setting of this head"
     read = {}
     for name, value in given.items():
-        parameter = parameters[one_of("setting of this method", name, parameters)]
-        read[name] = _read_value(name, value, TypeAdapter(parameter.annotation))
+        parameter = parameters[one_of(what, name, parameters)]
+        read[name] = _read_value(f"{option} {name}", value, TypeAdapter(parameter.annotation))
     return read
 
 
@@ -91,4 +113,4 @@ def _read_value(name: str, value: Any, kind: TypeAdapter[Any]) -> Any:
             message = message or error.errors()[0]["msg"]
         except ValueError:
             continue
-    raise InputError(f"--set {name}={value}: {message}")
+    raise InputError(f"{name}={value}: {message}")

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from partlabel.calibrate import balanced_thresholds
-from partlabel.checkpoint import save_state
-from partlabel.data import Pictures, Rows
+from partlabel.checkpoint import load_state, save_state
+from partlabel.data import Pictures, Rows, in_batches
 from partlabel.errors import FileError, InputError, JobError, count, some
-from partlabel.features import cache_pixels, cached_maps, default_cache
+from partlabel.features import Bank, CachedMaps, cache_pixels, cached_maps, default_cache
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles, unreadable
 from partlabel.labels import HUMAN, LabelTable
-from partlabel.methods import METHODS, Method, Task
-from partlabel.models import Classifier
+from partlabel.methods import Method, Task
+from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.randomness import key, keys, uniform
 from partlabel.run import Record, Run, build, open_folder
 from partlabel.settings import Settings, make_settings
@@ -27,6 +28,10 @@ from partlabel.simulate import HOLDOUT
 from partlabel.terminal import progress
 from partlabel.trainer import Examples, InputSource, Trainer, gather
 from partlabel.watching import Display, need_tensorboard, watch
+
+_NO_BANK = Bank()
+_FITTED = 2000  # images that the reduction of features is found on
+_STRONG_VIEWS = 2  # strong versions of a picture that a frozen backbone is shown
 
 
 def train(
@@ -55,7 +60,6 @@ def train(
     """
     given = labels if isinstance(labels, LabelTable) else read_labels(labels)
     chosen = make_settings(**settings)
-    _check_views(chosen)
     if tensorboard:
         need_tensorboard()
     table, train_rows, val_rows = choose_rows(given, chosen)
@@ -78,9 +82,6 @@ def train(
     method.prepare(task)  # before anything is written: it may refuse
     if not run.exists():
         given.save(run.folder / "labels.arrow")
-        if chosen.frozen != "nothing":
-            weights = model.backbone.lower.state_dict()
-            save_state(run.folder / "backbone.safetensors", weights)
         run.write(record)
     with watch(run, tensorboard=tensorboard) as watcher:
         watcher.note(_about(given, table, train_rows, val_rows))
@@ -111,10 +112,16 @@ def _fit(
     part = table.subset(rows)
     files = [paths[int(row)] for row in rows]
     broken: list[str] = []
-    inputs = make_inputs(model, part, files, settings, cache, broken.append)
+    middle = len(train_rows)
+    bank = _bank(settings, method, middle)
+    inputs = read_inputs(
+        model, part, files, settings, cache, broken.append, bank=bank, told=watcher.note
+    )
+    if isinstance(inputs, CachedMaps):
+        _keep_backbone(run, model.backbone, inputs, middle)
+        prepare_maps(model, inputs, settings)
     for message in broken:
         watcher.warn(f"left out: {message}")
-    middle = len(train_rows)
     truth = by_humans(part)
     examples = (
         Examples(part, inputs, np.arange(middle)),
@@ -180,14 +187,6 @@ def _tells_nothing(validation: LabelTable) -> bool:
     """Whether there are validation images, but not labels of both kinds."""
     counts = validation.counts()
     return len(validation) > 0 and not (counts.present.any() and counts.absent.any())
-
-
-def _check_views(settings: Settings) -> None:
-    if settings.frozen != "nothing" and "strong" in METHODS[settings.method].views:
-        raise InputError(
-            f"the method '{settings.method}' needs strong views, which are not in the cache of a "
-            "frozen backbone; leave out --frozen and --unfreeze"
-        )
 
 
 def _digest(table: LabelTable) -> str:
@@ -269,6 +268,25 @@ def find_files(
     return paths
 
 
+def locate_all(table: LabelTable, images: str | os.PathLike[str]) -> list[Path]:
+    """The image file of each row of a table; a missing one is an error."""
+    files = find_files(table, ImageFiles(images), np.arange(len(table)), strict=False)
+    return [files[row] for row in range(len(table))]
+
+
+def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) -> None:
+    """Save what is frozen, once the reduction has seen training images; or find it again."""
+    path = run.folder / "backbone.safetensors"
+    if path.is_file():
+        backbone.load_state_dict(load_state(path), strict=False)
+        return
+    if isinstance(backbone.reduction, Reduction):
+        some_of = np.unique(np.linspace(0, images - 1, min(images, _FITTED)).astype(np.int64))
+        parts = maps.batches(in_batches(some_of, 64), ("clean",))
+        backbone.reduction.fit(part.views["clean"] for part in parts)
+    save_state(path, backbone.frozen_state())
+
+
 def make_inputs(
     model: Classifier,
     table: LabelTable,
@@ -276,11 +294,36 @@ def make_inputs(
     settings: Settings,
     cache: str | os.PathLike[str] | None,
     broken: Callable[[str], object],
+    *,
+    whole: bool = False,
+) -> InputSource:
+    """What a trained model is shown of pictures.
+
+    See :func:`read_inputs` and, for ``whole``, :func:`prepare_maps`.
+    """
+    inputs = read_inputs(model, table, paths, settings, cache, broken)
+    if isinstance(inputs, CachedMaps):
+        prepare_maps(model, inputs, settings, whole=whole)
+    return inputs
+
+
+def read_inputs(
+    model: Classifier,
+    table: LabelTable,
+    paths: list[Path],
+    settings: Settings,
+    cache: str | os.PathLike[str] | None,
+    broken: Callable[[str], object],
+    *,
+    bank: Bank = _NO_BANK,
+    told: Callable[[str], object] = lambda message: None,
 ) -> InputSource:
     """Pictures, or their cached maps if a part of the backbone is frozen.
 
     Args:
         broken: is told about pictures that cannot be decoded, if that is found out here.
+        bank: which further views are cached.
+        told: is told what is worth knowing before a bank is made.
     """
     pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
     folder = Path(cache) if cache is not None else default_cache()
@@ -289,18 +332,53 @@ def make_inputs(
             with progress("decoding") as bar:
                 cache_pixels(pictures, folder, settings.workers, bar)
         return pictures
-    pooled = settings.frozen == "all" and not getattr(model.head, "needs_maps", True)
     with progress("computing features") as bar:
         return cached_maps(
             model.backbone,
             settings.backbone,
             pictures,
             folder,
-            pooled=pooled and _fits(len(table) * model.backbone.channels * 4),
+            bank=bank,
             workers=settings.workers,
             progress=bar,
             broken=broken,
+            told=told,
         )
+
+
+def prepare_maps(
+    model: Classifier, inputs: CachedMaps, settings: Settings, *, whole: bool = False
+) -> None:
+    """Reduce cached maps as the model would, and leave only what its head looks at.
+
+    Args:
+        whole: leave all places, even if the head only looks at their mean.
+    """
+    if settings.frozen != "all":
+        return
+    pooled = not whole and not getattr(model.head, "needs_maps", True)
+    if settings.reduce is None and not pooled:
+        return
+    places = 1 if pooled else int(np.prod(inputs.maps.shape[2:]))
+    size = inputs.used * model.backbone.channels * places * (4 if pooled else 2)
+    device = next(model.backbone.buffers()).device
+
+    def prepare(maps: Tensor) -> Tensor:
+        with torch.inference_mode():
+            seen = maps.mean(dim=(2, 3), keepdim=True) if pooled else maps
+            reduced: Tensor = model.backbone.reduction(seen.to(device)).cpu()
+        return (reduced if pooled else reduced.half()).clone()
+
+    inputs.apply(prepare, in_memory=_fits(size))
+
+
+def _bank(settings: Settings, method: Method, pictures: int) -> Bank:
+    """The views of training pictures that a frozen backbone is shown beside the clean one."""
+    if settings.frozen == "nothing":
+        return _NO_BANK
+    wanted = "strong" in method.views
+    number = settings.view_bank or _STRONG_VIEWS
+    return Bank(pictures, wanted or settings.view_bank is not None, number if wanted else 0)
 
 
 def _fits(size: int) -> bool:

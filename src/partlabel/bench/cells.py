@@ -4,12 +4,14 @@ import hashlib
 import json
 import math
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -91,10 +93,21 @@ def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str,
 
 
 def _in_processes(arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[Result]:
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _end_with, (os.getpid(),)) as pool:
         waiting = [pool.submit(_run_cell, *one) for one in arguments]
         for future in as_completed(waiting):
             yield future.result()
+
+
+def _end_with(parent: int) -> None:
+    """Let this process end soon after its parent, however that ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _run_cell(

@@ -57,6 +57,13 @@ class Delimited:
         """Where one record is in the file."""
         return self.lines([record])[0]
 
+    def column(self, name: str) -> int:
+        """Where a column is; one that is missing, or there twice, is an error."""
+        if self.header.count(name) != 1:
+            found = "is missing" if name not in self.header else "is there twice"
+            raise self.source.error(f"the column '{name}' {found} in the header", "line 1")
+        return self.header.index(name)
+
     def codes(self, column: int) -> NDArray[np.int32]:
         """[n] for each record the number of its value among :meth:`values`."""
         return np.asarray(self.columns[column].indices.to_numpy())

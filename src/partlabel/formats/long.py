@@ -46,14 +46,14 @@ class CellList(Format):
         """Parquet or delimited text alike."""
         text = read_parquet(source) if source.kind == "parquet" else read_delimited(source)
         value = text.map(
-            _column(text, "value"), ABSENT_OR_PRESENT, "write 1, 0, or nothing (only a score)"
+            text.column("value"), ABSENT_OR_PRESENT, "write 1, 0, or nothing (only a score)"
         )
         scores = sources = None
         if "score" in text.header:
-            score = _column(text, "score")
+            score = text.column("score")
             scores = text.numbers(score).astype(np.float32)[text.codes(score)]
         if "source" in text.header:
-            sources = text.map(_column(text, "source"), _SOURCES, "write human or model")
+            sources = text.map(text.column("source"), _SOURCES, "write human or model")
         return _stated(text, "image", "class", value, scores, sources)
 
     def write(self, table: LabelTable, path: Path) -> None:
@@ -82,7 +82,7 @@ class OpenImages(Format):
     def read(self, source: Source) -> Stated:
         """Columns other than the four are passed over."""
         text = read_delimited(source)
-        confidence = _column(text, "Confidence")
+        confidence = text.column("Confidence")
         text.refuse(confidence, {""}, "expected 1 (present), 0 (absent) or a fraction (a score)")
         number, codes = text.numbers(confidence), text.codes(confidence)
         # as written, not as rounded: 0.999999999 is a score
@@ -114,13 +114,6 @@ class OpenImages(Format):
         return lost + drops_splits(table) + drops_silent(table) + drops_order(table)
 
 
-def _column(text: Delimited, name: str) -> int:
-    if text.header.count(name) != 1:
-        found = "is missing" if name not in text.header else "is there twice"
-        raise text.source.error(f"the column '{name}' {found} in the header", "line 1")
-    return text.header.index(name)
-
-
 def _stated(
     text: Delimited,
     image_column: str,
@@ -130,7 +123,7 @@ def _stated(
     sources: NDArray[np.int8] | None,
 ) -> Stated:
     """Images in order of appearance, classes by name."""
-    image, label = _column(text, image_column), _column(text, class_column)
+    image, label = text.column(image_column), text.column(class_column)
     text.refuse(image, {""}, "an image needs a name")
     text.refuse(label, [v for v in text.values(label) if not v.strip()], "a class needs a name")
     names = [name.strip() for name in text.values(label)]

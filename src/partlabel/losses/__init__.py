@@ -13,6 +13,7 @@ from partlabel.losses.assumed import (
     label_smoothing,
     negative_label_smoothing,
 )
+from partlabel.losses.consistency import confident, consistency
 from partlabel.losses.entropy import (
     entropy_maximization,
     entropy_minimization,
@@ -36,6 +37,8 @@ __all__ = [
     "asymmetric",
     "batch_bce",
     "bce",
+    "confident",
+    "consistency",
     "down_weighted",
     "entropy_maximization",
     "entropy_minimization",

@@ -1,7 +1,7 @@
 """Cell by cell: what all losses are put together from, exact and finite for any logit."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.nn.functional import logsigmoid
 
 
@@ -38,6 +38,19 @@ def entropy(logits: Tensor) -> Tensor:
 def mean(cost: Tensor) -> Tensor:
     """The mean over all cells, 0 if there are none."""
     return cost.sum() / max(cost.numel(), 1)
+
+
+def over_processes(count: Tensor) -> Tensor:
+    """The mean of a count over all processes that train together, at least 1 in total.
+
+    Gradients are averaged over processes: a sum divided by this becomes the sum over all processes
+    divided by the count over all processes. Alone it is the count itself.
+    """
+    count, processes = count.detach().clone(), 1
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(count)
+        processes = distributed.get_world_size()
+    return count.clamp(min=1) / processes
 
 
 def likeliest(scores: Tensor, labels: Tensor, number: int) -> Tensor:

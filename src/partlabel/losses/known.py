@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from partlabel.errors import InputError
-from partlabel.losses.cells import cost_of_present, mean, precise
+from partlabel.losses.cells import cost_of_present, mean, over_processes, precise
 
 Normalize = Literal["classes", "batch", "image"]
 
@@ -18,8 +18,9 @@ def bce(logits: Tensor, labels: Tensor, normalize: Normalize = "classes") -> Ten
         logits: [B, C]
         labels: [B, C]
         normalize: what the sum over known labels is divided by: ``"classes"`` B * C; ``"batch"``
-            the number of known labels in the batch; ``"image"`` the number in each image, and then
-            the mean over the batch. Where nothing is known the loss is 0.
+            the number of known labels in the batch, of all processes that train together;
+            ``"image"`` the number in each image, and then the mean over the batch. Where nothing is
+            known the loss is 0.
 
     >>> bce(torch.zeros(1, 2), torch.tensor([[1, 0]]))
     tensor(0.3466)
@@ -31,7 +32,7 @@ def bce(logits: Tensor, labels: Tensor, normalize: Normalize = "classes") -> Ten
     if normalize == "classes":
         return mean(cost)
     if normalize == "batch":
-        return cost.sum() / known.sum().clamp(min=1)
+        return cost.sum() / over_processes(known.sum())
     return mean(cost.sum(dim=1) / known.sum(dim=1).clamp(min=1))
 
 

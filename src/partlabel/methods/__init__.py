@@ -17,6 +17,7 @@ from partlabel.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.methods.em_apl import EmApl
 from partlabel.methods.expected import ExpectedPositive, Role, RoleLinearInit
 from partlabel.methods.partial_bce import PartialBce
+from partlabel.methods.saliency import SaliencyRegularization
 from partlabel.methods.selective import ClassAwareSelective, SelfPaced
 from partlabel.methods.spatial import SpatialConsistency
 
@@ -25,6 +26,7 @@ __all__ = ["METHODS", "Method", "Predict", "Stage", "Task"]
 METHODS: dict[str, type[Method]] = {
     "bce": Bce,
     "partial-bce": PartialBce,
+    "sr": SaliencyRegularization,
     "an": AssumeNegative,
     "dw": DownWeighted,
     "wan": WeakAssumeNegative,

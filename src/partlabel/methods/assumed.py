@@ -17,8 +17,8 @@ from torch import Tensor
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.methods.base import OnLogits
-from partlabel.methods.ranges import Share, Softness, Weight
 from partlabel.models import Classifier
+from partlabel.ranges import Share, Softness, Weight
 
 
 class AssumeNegative(OnLogits):

@@ -80,19 +80,25 @@ class Method(nn.Module, ABC):
     Attributes:
         views: the views of each picture that ``loss`` wants; they go through the backbone together.
         defaults: settings of the training that this method wants to be others than the usual.
+        dropout: share of its inputs that the head leaves out in training.
         ema: how slowly the teacher follows the model, None for no teacher.
         members: models that are trained side by side, whose mean ``predict`` gives; the first one
             is the run's.
     """
 
-    views: ClassVar[tuple[str, ...]] = ("weak",)
+    views: tuple[str, ...] = ("weak",)
     defaults: ClassVar[dict[str, Any]] = {}
+    dropout: float = 0.0
     ema: float | None = None
     members: int = 1
 
     def head(self, features: int, classes: int) -> nn.Module:
-        """The head that this method trains, unless the settings name another."""
-        return Linear(features, classes)
+        """The head that this method trains, if its maths needs one of its own."""
+        return Linear(features, classes, dropout=self.dropout)
+
+    def refine(self, head: nn.Module, classes: int) -> nn.Module:
+        """What the method puts on a head, its own or one that the settings name."""
+        return head
 
     def prepare(self, task: Task) -> None:
         """Look at the labels and set up state, before the first step and after a stop."""

@@ -14,7 +14,7 @@ from partlabel.data import Batch
 from partlabel.labels import LabelTable
 from partlabel.methods.base import OnLogits, Predict, Task
 from partlabel.methods.expected import count_positives
-from partlabel.methods.ranges import Weight
+from partlabel.ranges import Weight
 
 Alpha = Weight | Literal["auto"]
 

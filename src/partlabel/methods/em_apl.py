@@ -14,7 +14,7 @@ from partlabel.memory import quota
 from partlabel.methods.base import Predict, Stage, Task
 from partlabel.methods.em import Alpha, EntropyMaximization
 from partlabel.methods.pseudo import PseudoLabels, refuse_patience
-from partlabel.methods.ranges import Epochs, Share, Weight
+from partlabel.ranges import Epochs, Share, Weight
 
 
 class EmApl(EntropyMaximization):

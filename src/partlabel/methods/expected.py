@@ -16,7 +16,7 @@ from partlabel.data import Batch
 from partlabel.errors import InputError
 from partlabel.labels import LabelTable
 from partlabel.methods.base import OnLogits, Stage, Task
-from partlabel.methods.ranges import Epochs, Rate
+from partlabel.ranges import Epochs, Rate
 
 _UNSURE, _SURE = 0.6, 0.995  # the estimator's first guesses: unknown within .4 to .6, known at .995
 

@@ -16,8 +16,8 @@ from partlabel.methods.base import Method, OnLogits, Predict, Stage, Task
 from partlabel.methods.bce import warn_of_positives_only
 from partlabel.methods.curriculum import Borrowed, Curriculum, Strategy, Uncertainty
 from partlabel.methods.pseudo import refuse_patience
-from partlabel.methods.ranges import Finite, Rate, Weight
-from partlabel.models.heads import GraphRefiner, Linear, Refined, Weldon
+from partlabel.models.heads import GraphRefiner, Refined
+from partlabel.ranges import Dropout, Finite, Rate, Weight
 
 
 class PartialBce(OnLogits):
@@ -25,13 +25,12 @@ class PartialBce(OnLogits):
 
     Images of which little is known weigh more, so that a learning rate that suits full labels suits
     partial ones. A graph network may refine the scores, and a curriculum may label what is easy.
+    The paper's head is ``--head weldon``.
 
     Args:
         alpha, beta, gamma: the weight of an image with a share q of its labels known is
             g(q) = alpha q^gamma + beta. Paper: -4.45, 5.45, 1, which make g(0.1) = 5 and g(1) = 1.
         g: g(0.1), from which alpha and beta follow with g(1) = 1; in place of them.
-        head: ``linear``, or ``weldon`` as in the paper: highest and lowest places of class maps.
-        k_max, k_min: of ``weldon``: how many places, a share below 1, else a number. Paper: 0.1.
         gnn: a graph network over classes refines the scores.
         steps: of the graph network. Paper: 3.
         hidden: length of its states, None for the number of classes.
@@ -54,9 +53,6 @@ class PartialBce(OnLogits):
         beta: Finite = 5.45,
         gamma: Finite = 1.0,
         g: Rate | None = None,
-        head: Literal["linear", "weldon"] = "linear",
-        k_max: Rate = 0.1,
-        k_min: Rate = 0.1,
         gnn: bool = False,
         steps: Annotated[int, Field(ge=0)] = 3,
         hidden: Annotated[int, Field(ge=1)] | None = None,
@@ -67,7 +63,7 @@ class PartialBce(OnLogits):
         members: Annotated[int, Field(ge=2)] = 3,
         passes: Annotated[int, Field(ge=2)] = 50,
         uncertainty: Uncertainty = "variance",
-        dropout: Annotated[float, Field(ge=0, lt=1)] | None = None,
+        dropout: Dropout | None = None,
     ) -> None:
         super().__init__()
         if g is not None:
@@ -81,7 +77,6 @@ class PartialBce(OnLogits):
         _refuse_idle("curriculum=d", curriculum == "d", members=members != 3)
         varied = {"passes": passes != 50, "uncertainty": uncertainty != "variance"}
         _refuse_idle("curriculum=e", curriculum == "e", **varied)
-        self.head_name, self.places = head, (k_max, k_min)
         self.gnn, self.steps, self.hidden = gnn, steps, hidden
         self.dropout = (0.2 if curriculum == "e" else 0.0) if dropout is None else dropout
         if curriculum == "e" and not self.dropout:
@@ -101,13 +96,8 @@ class PartialBce(OnLogits):
             refuse_patience(patience)
         return super().stages(epochs, patience)
 
-    def head(self, features: int, classes: int) -> nn.Module:
-        """Linear or Weldon, and the graph network on it."""
-        head: nn.Module
-        if self.head_name == "weldon":
-            head = Weldon(features, classes, *self.places, dropout=self.dropout)
-        else:
-            head = Linear(features, classes, dropout=self.dropout)
+    def refine(self, head: nn.Module, classes: int) -> nn.Module:
+        """The graph network, if there is one."""
         if not self.gnn:
             return head
         return Refined(head, GraphRefiner(classes, self.steps, self.hidden, self.dropout))

@@ -18,8 +18,8 @@ from partlabel.data import Batch
 from partlabel.errors import InputError, PartlabelWarning
 from partlabel.methods.base import OnLogits, Predict, Stage, Task
 from partlabel.methods.bce import warn_of_positives_only
-from partlabel.methods.ranges import Epochs, Share, Weight
 from partlabel.models import Classifier
+from partlabel.ranges import Epochs, Share, Weight
 
 
 class SelfPaced(OnLogits):

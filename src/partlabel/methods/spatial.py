@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.methods.expected import ExpectedPositive
-from partlabel.methods.ranges import Rate, Weight
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
+from partlabel.ranges import Rate, Weight
 
 
 class SpatialConsistency(ExpectedPositive):

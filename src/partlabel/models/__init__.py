@@ -4,6 +4,7 @@ from partlabel import torchvision_shim  # noqa: F401  # before timm, which the n
 from partlabel.models import heads
 from partlabel.models.backbone import Backbone, Frozen
 from partlabel.models.classifier import Classifier
+from partlabel.models.reduction import Reduction
 from partlabel.models.weights import DEFAULT_BACKBONE
 
-__all__ = ["DEFAULT_BACKBONE", "Backbone", "Classifier", "Frozen", "heads"]
+__all__ = ["DEFAULT_BACKBONE", "Backbone", "Classifier", "Frozen", "Reduction", "heads"]

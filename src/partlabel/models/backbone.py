@@ -11,6 +11,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.fx.passes.split_module import split_module
 
 from partlabel.errors import InputError
+from partlabel.models.reduction import Reduction
 from partlabel.models.weights import DEFAULT_BACKBONE, load_packaged
 
 Frozen = Literal["nothing", "lower", "all"]
@@ -26,15 +27,18 @@ class Backbone(nn.Module):
         frozen: which part keeps its weights: nothing, the part up to the last map of stride 16
             (``"lower"``), or all of it.
         size: pixels on a side of the pictures.
+        reduce: with all of it frozen, keep so many principal components of its features.
 
-    ``lower`` maps normalised pictures to what may be cached, ``upper`` maps that to features. What
-    is frozen also keeps its batch statistics.
+    ``lower`` maps normalised pictures to what may be cached, ``reduction`` leaves fewer channels of
+    that, ``upper`` maps it to features. What is frozen also keeps its batch statistics.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, name: str, weights: str, frozen: Frozen, size: int) -> None:
+    def __init__(
+        self, name: str, weights: str, frozen: Frozen, size: int, reduce: int | None = None
+    ) -> None:
         super().__init__()
         network = _create(name, weights)
         config: dict[str, Any] = network.pretrained_cfg  # type: ignore[assignment]
@@ -52,7 +56,12 @@ class Backbone(nn.Module):
         for parameter in self.lower.parameters():
             parameter.requires_grad_(False)
         self.lower.eval()
+        self.reduction: nn.Module = nn.Identity()
         self.channels = self._probe(name)
+        if reduce is not None:
+            self.reduction = Reduction(self.channels, reduce)
+            self.channels = reduce
+        self.reduction.eval()
 
     def _probe(self, name: str) -> int:
         self.eval()
@@ -79,10 +88,20 @@ class Backbone(nn.Module):
             return maps
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Pictures (uint8), or maps of the lower part from a cache (float), to features."""
-        maps = self.lower_maps(inputs) if inputs.dtype == torch.uint8 else inputs
-        features: Tensor = self.upper(maps)
+        """Pictures (uint8), or reduced maps of the lower part (float), to features."""
+        if inputs.dtype == torch.uint8:
+            inputs = self.reduction(self.lower_maps(inputs))
+        features: Tensor = self.upper(inputs)
         return features
+
+    def frozen_state(self) -> dict[str, Tensor]:
+        """The weights of what is never trained."""
+        parts = {"lower.": self.lower, "reduction.": self.reduction}
+        return {
+            prefix + name: value
+            for prefix, part in parts.items()
+            for name, value in part.state_dict().items()
+        }
 
 
 def _create(name: str, weights: str) -> nn.Module:

@@ -9,9 +9,10 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.calibrate import choose_thresholds
+from partlabel.calibrate import Thresholds, choose_thresholds
 from partlabel.errors import count
 from partlabel.files import atomic_file
+from partlabel.formats.boxes import BoxFile
 from partlabel.images import ImageFiles
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.metrics import Evaluation, evaluate
@@ -23,6 +24,7 @@ from partlabel.report.figures import (
     thumbnail,
 )
 from partlabel.report.landscape import survey
+from partlabel.report.looking import looks, pointing_game
 from partlabel.report.parts import percent
 from partlabel.report.sample import Sample, take_sample
 from partlabel.run import Run
@@ -37,6 +39,7 @@ def build(
     *,
     truth: LabelTable | None = None,
     baseline: Run | None = None,
+    boxes: BoxFile | None = None,
     landscape: bool = False,
 ) -> Path:
     """Write ``report.html`` into the folder of a run, and return its path.
@@ -46,11 +49,14 @@ def build(
         cache: where features are kept.
         truth: true labels of the run's images, to show what became of unknown ones.
         baseline: a run on the same labels to compare with.
+        boxes: where objects are, to see whether the highest places of class maps lie on them.
         landscape: also draw the loss around the trained weights.
     """
     sample = take_sample(run, cache, truth, baseline)
     settings, record = run.settings, run.record
     result = evaluate(sample.run.val, sample.val_labels)
+    thresholds = choose_thresholds(sample.run.val, sample.val_labels, _PRECISION)
+    games = {} if boxes is None else pointing_game(sample, boxes, cache)
     surveyed = {s.name: survey(s.run, s.name, cache) for s in sample.runs if landscape}
     page = _template().render(
         title=run.folder.resolve().name,
@@ -69,15 +75,19 @@ def build(
             sample.run.val, sample.val_labels, record.classes, result.per_class.AP
         ),
         after_classes=parts.gains(sample, result),
-        histogram=score_histogram(sample.run.train, sample.labels),
-        histogram_about=f"Cells of {count(len(sample.rows), 'training image')}.",
+        histogram=score_histogram(
+            (sample.run.train, sample.labels), (sample.run.val, sample.val_labels)
+        ),
+        histogram_about=_about_histogram(sample),
         after_scores=[
             *parts.unknown_labels(sample),
             *parts.pseudo_labels(sample),
             *parts.own_estimates(sample),
             *parts.landscapes(surveyed),
         ],
-        samples=_samples(sample),
+        looks=looks(sample, thresholds, cache),
+        after_looks=parts.pointing(games, sample.classes),
+        samples=_samples(sample, thresholds),
         settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],
     )
     path = run.folder / "report.html"
@@ -115,9 +125,19 @@ def _class_rows(classes: list[str], result: Evaluation) -> list[dict[str, Any]]:
     return rows
 
 
-def _samples(sample: Sample) -> list[dict[str, Any]]:
+def _about_histogram(sample: Sample) -> str:
+    text = f"Labels of {count(len(sample.rows), 'training image')}"
+    if len(sample.val_labels):
+        text += (
+            f", and below of {count(len(sample.val_labels), 'validation image')}. Where training "
+            "labels are told apart and validation labels are not, the model knows its labels by "
+            "heart"
+        )
+    return text + "."
+
+
+def _samples(sample: Sample, thresholds: Thresholds) -> list[dict[str, Any]]:
     """Training images with what is known of them and what the model would fill in."""
-    thresholds = choose_thresholds(sample.run.val, sample.val_labels, _PRECISION)
     number = len(sample.rows)
     at = np.linspace(0, number - 1, min(_SAMPLES, number)).astype(int)
     names = list(sample.training.ids.take(sample.rows[at]))

@@ -5,9 +5,15 @@ import io
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+import torch
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import interpolate
 
 from partlabel.data import BrokenPictureError, read_picture
 from partlabel.drawing import AMBER, BLUE, GREEN, GREY, INK, panels, styled, svg
@@ -24,6 +30,7 @@ _NO_COST = {
     "positives",
     "pseudo_labels",
     "label_share",
+    "sure",
 }
 
 
@@ -72,32 +79,65 @@ def precision_recall(
         return svg(figure)
 
 
-def score_histogram(scores: NDArray[Any], labels: NDArray[Any]) -> str:
-    """How scores are spread among present, absent and unknown labels."""
+def score_histogram(
+    train: tuple[NDArray[Any], NDArray[Any]], val: tuple[NDArray[Any], NDArray[Any]]
+) -> str:
+    """How scores are spread among present, absent and unknown labels of training images.
+
+    Below that, if there are any, among present and absent labels of validation images.
+
+    Args:
+        train, val: scores and labels, both [n, C].
+    """
     kinds = [("present", PRESENT, GREEN), ("absent", ABSENT, GREY), ("unknown", 0, AMBER)]
+    rows = [("training", *train, kinds), ("validation", *val, kinds[:2])]
+    rows = [row for row in rows if len(row[1])]
     with styled():
-        figure, grid = panels(1, 3, 9, 2.2)
-        for axes, (name, value, colour) in zip(grid, kinds, strict=True):
-            here = scores[labels == value]
-            axes.hist(here, bins=40, range=(0, 1), color=colour)
-            axes.set(
-                title=f"{name} ({len(here):,})",
-                xlabel="score",
-                yscale="log" if len(here) else "linear",
-            )
-            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-            axes.yaxis.set_minor_formatter(NullFormatter())
+        figure, grid = panels(len(rows), 3, 9, 2.2 * len(rows))
+        for number, (images, scores, labels, shown) in enumerate(rows):
+            line = grid[3 * number : 3 * number + 3]
+            line[0].set_ylabel(images)
+            for axes, (name, value, colour) in zip(line, shown, strict=False):
+                _histogram(axes, scores[labels == value], name, colour)
+            for axes in line[len(shown) :]:
+                axes.axis("off")
         return svg(figure)
+
+
+def _histogram(axes: Axes, scores: NDArray[Any], name: str, colour: str) -> None:
+    axes.hist(scores, bins=40, range=(0, 1), color=colour)
+    axes.set(
+        title=f"{name} ({len(scores):,})",
+        xlabel="score",
+        yscale="log" if len(scores) else "linear",
+    )
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def thumbnail(path: Path, size: int = 144) -> str:
     """An image as a data address; empty if it cannot be decoded."""
-    from PIL import Image
-
     try:
-        pixels = read_picture(path, size)
+        return data_address(read_picture(path, size))
     except BrokenPictureError:
         return ""
+
+
+def data_address(pixels: Tensor) -> str:
+    """A picture [3, H, W] in uint8 as a data address."""
     stream = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(stream, format="JPEG", quality=85)
     return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+def overlay(picture: Tensor, heat: Tensor) -> Tensor:
+    """A picture [3, S, S] in uint8, almost grey, under the colours of a heat map [H, W].
+
+    Where the map is 0 the picture is all there is to see, where it is 1 it just shines through.
+    """
+    size = picture.shape[1:]
+    spread = interpolate(heat[None, None], size, mode="bilinear", align_corners=False)[0, 0]
+    colours = mpl.colormaps["turbo"](0.3 + 0.58 * spread.numpy())[..., :3]
+    colour = torch.from_numpy(colours).permute(2, 0, 1).float() * 255
+    pale = 0.3 * picture + 0.7 * picture.float().mean(dim=0)
+    return torch.lerp(pale, colour, 0.7 * spread.sqrt()).round().to(torch.uint8)

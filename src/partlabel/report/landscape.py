@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from partlabel.data import Batch, in_batches, seed_generator
-from partlabel.images import ImageFiles
 from partlabel.methods import Method, Task
 from partlabel.models import Classifier
 from partlabel.randomness import key
@@ -20,7 +19,7 @@ from partlabel.report.analysis import Numbers
 from partlabel.report.sample import draw
 from partlabel.run import Run
 from partlabel.terminal import progress
-from partlabel.training import find_files, make_inputs, task_of
+from partlabel.training import locate_all, make_inputs, task_of
 
 Direction = dict[str, Tensor]
 
@@ -158,8 +157,7 @@ def _batches(
     """Clean training pictures under the names of all views, the model as its own teacher."""
     rows = draw(task.labels, _IMAGES)
     part = task.labels.subset(rows)
-    files = find_files(part, ImageFiles(run.record.images), np.arange(len(part)), strict=False)
-    paths = [files[row] for row in range(len(part))]
+    paths = locate_all(part, run.record.images)
     inputs = make_inputs(model, part, paths, run.settings, cache, lambda message: None)
     parts = in_batches(np.arange(len(part)), run.settings.batch)
     return [

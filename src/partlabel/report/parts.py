@@ -9,6 +9,7 @@ import numpy as np
 from partlabel.data import in_batches
 from partlabel.errors import count
 from partlabel.metrics import Evaluation, evaluate
+from partlabel.pointing import Pointing
 from partlabel.report import contrasts
 from partlabel.report.analysis import (
     Kinds,
@@ -214,6 +215,36 @@ def own_estimates(sample: Sample) -> list[Part]:
     )
     header = ["", "all labels", "unannotated labels"]
     return [Part("The method's own estimates", caption, "", header, rows)]
+
+
+def pointing(games: dict[str, Pointing], classes: list[str]) -> list[Part]:
+    """Whether the highest places lie on objects, a row a class that has boxes."""
+    if not games:
+        return []
+    one = next(iter(games.values()))
+    totals = int(one.targets.sum())
+    if not totals:
+        return []
+    shown: list[tuple[str, Any]] = [
+        (classes[j], slice(j, j + 1)) for j in np.flatnonzero(one.targets).tolist()
+    ]
+    rows = [
+        [
+            name,
+            f"{one.targets[here].sum():,}",
+            percent(ratio(one.covered[here], one.targets[here])),
+            *(percent(ratio(game.hits[here], game.targets[here])) for game in games.values()),
+        ]
+        for name, here in [("all", slice(None)), *shown]
+    ]
+    caption = (
+        f"Of {count(totals, 'pair')} of an image and a class with boxes in it, the share (in "
+        "percent) in which the highest place of the class map lies in a box of the class. Chance "
+        "is the share of the images that these boxes cover: a model that does no better knows its "
+        "classes by what is around them."
+    )
+    header = ["class", "images", "chance", *games]
+    return [Part("Does it look at the object?", caption, "", header, rows)]
 
 
 def landscapes(surveyed: dict[str, Landscape]) -> list[Part]:

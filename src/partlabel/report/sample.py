@@ -40,6 +40,7 @@ class Sample:
         training: all training images.
         rows: [n] the ones that were scored, as rows of ``training``.
         labels: [n, C] what training knew of them.
+        looked_at: all [n + m] images that were scored, those for training first.
         val_labels: [m, C] what humans know of the validation images.
         truth: true labels, as far as they are known, with the rows of ``training``.
         run, baseline: what was scored.
@@ -48,6 +49,7 @@ class Sample:
     training: LabelTable
     rows: NDArray[np.int64]
     labels: NDArray[np.int8]
+    looked_at: LabelTable
     val_labels: NDArray[np.int8]
     truth: LabelTable | None
     run: Seen
@@ -95,6 +97,7 @@ def take_sample(
         training,
         some[good[: len(some)]],
         labels[good & early],
+        looked_at.subset(good),
         by_humans(looked_at).dense()[good & ~early],  # what a model filled in is no truth
         true,
         seen[0],

@@ -17,7 +17,7 @@ from PIL import Image
 from partlabel.errors import InputError
 from partlabel.files import atomic_folder
 from partlabel.formats import write_labels
-from partlabel.formats.delimited import write_delimited
+from partlabel.formats.boxes import write_boxes
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.scenes.picture import Box, World, draw
 from partlabel.scenes.shapes import CLASSES
@@ -132,4 +132,4 @@ def _write_boxes(path: Path, boxes: list[list[Box]]) -> None:
         for number, found in enumerate(boxes)
         for box in found
     )
-    write_delimited(path, ["image", "class", "left", "top", "right", "bottom"], records)
+    write_boxes(path, records)

@@ -1,7 +1,26 @@
 """Heads: feature maps [B, D, H, W] to logits [B, C]; and refiners, logits to logits."""
 
+from torch import nn
+
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
+from partlabel.models.heads.maps import MapHead, class_maps_of
+from partlabel.models.heads.saliency import Saliency, heat_maps, saliency_pool
 from partlabel.models.heads.weldon import Weldon, weldon_pool
 
-__all__ = ["GraphRefiner", "Linear", "Refined", "Weldon", "weldon_pool"]
+__all__ = [
+    "HEADS",
+    "GraphRefiner",
+    "Linear",
+    "MapHead",
+    "Refined",
+    "Saliency",
+    "Weldon",
+    "class_maps_of",
+    "heat_maps",
+    "saliency_pool",
+    "weldon_pool",
+]
+
+HEADS: dict[str, type[nn.Module]] = {"linear": Linear, "weldon": Weldon, "saliency": Saliency}
+"""Those that any method can train which has no head of its own."""

@@ -3,6 +3,8 @@
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from partlabel.ranges import Dropout
+
 
 class Linear(nn.Module):
     """The mean of the map, then a linear layer.
@@ -10,8 +12,8 @@ class Linear(nn.Module):
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        needs_maps: False if only the mean of a map matters, so that a cache may keep just that.
         dropout: share of the means that are left out in training.
+        needs_maps: False if only the mean of a map matters, so that a cache may keep just that.
 
     >>> import torch
     >>> Linear(8, 3)(torch.zeros(2, 8, 7, 7)).shape
@@ -19,7 +21,7 @@ class Linear(nn.Module):
     """
 
     def __init__(
-        self, features: int, classes: int, *, needs_maps: bool = False, dropout: float = 0.0
+        self, features: int, classes: int, dropout: Dropout = 0.0, *, needs_maps: bool = False
     ) -> None:
         super().__init__()
         self.needs_maps = needs_maps

@@ -5,9 +5,11 @@
     Partial Labels, CVPR 2019.
 """
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from partlabel.errors import InputError
+from partlabel.models.heads.maps import MapHead
+from partlabel.ranges import Dropout, Rate
 
 
 def weldon_pool(maps: Tensor, k_max: float = 0.1, k_min: float = 0.1) -> Tensor:
@@ -37,7 +39,7 @@ def _number(k: float, places: int) -> int:
     return max(1, round(k * places)) if k < 1 else min(int(k), places)
 
 
-class Weldon(nn.Module):
+class Weldon(MapHead):
     """A class map for each class, pooled by its highest and lowest places [1].
 
     Args:
@@ -47,26 +49,17 @@ class Weldon(nn.Module):
         dropout: share of the numbers of a feature map that are left out in training.
     """
 
-    needs_maps = True
-
     def __init__(
         self,
         features: int,
         classes: int,
-        k_max: float = 0.1,
-        k_min: float = 0.1,
-        dropout: float = 0.0,
+        k_max: Rate = 0.1,
+        k_min: Rate = 0.1,
+        dropout: Dropout = 0.0,
     ) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Conv2d(features, classes, kernel_size=1)
+        super().__init__(features, classes, dropout)
         self.k_max, self.k_min = k_max, k_min
 
-    def class_maps(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C, H, W]."""
-        scores: Tensor = self.classifier(maps)
-        return scores
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C]."""
-        return weldon_pool(self.class_maps(self.dropout(maps)), self.k_max, self.k_min)
+    def pool(self, class_maps: Tensor) -> Tensor:
+        """See :func:`weldon_pool`."""
+        return weldon_pool(class_maps, self.k_max, self.k_min)

@@ -1,9 +1,9 @@
-"""Maps of the frozen part of a backbone, computed once and kept on disk.
+"""Records of pictures on disk: maps of the frozen part of a backbone, or decoded pixels.
 
 A store belongs to one backbone, its weights and one picture size. Its records are found by the
 content of the image file, so it does not matter what a file is called or where it lies, and a
-changed file is a new one. Records are appended; one that was cut off by a crash is dropped at the
-next opening.
+changed file is a new one; and by the view of the picture, if that is not the clean one. Records are
+appended; one that was cut off by a crash is dropped at the next opening.
 """
 
 import fcntl
@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.data import Inputs, Pictures, Rows, in_batches
+from partlabel.data import Pictures, Rows, in_batches
 from partlabel.errors import InputError, JobError, count
-from partlabel.models import Backbone
 
 _DIGEST = 16  # bytes of a content hash
 
@@ -40,6 +38,13 @@ def content_key(path: Path) -> bytes:
     except OSError:
         content = b"unreadable " + os.fsencode(path)
     return hashlib.blake2b(content, digest_size=_DIGEST).digest()
+
+
+def view_key(content: bytes, view: str, number: int) -> bytes:
+    """The key of a view of a picture: of the clean one, that of its content."""
+    if view == "clean":
+        return content
+    return hashlib.blake2b(content + f"{view} {number}".encode(), digest_size=_DIGEST).digest()
 
 
 class MapStore:
@@ -106,100 +111,29 @@ class MapStore:
         return np.memmap(self.folder / "maps", dtype=self.kind, mode="r", shape=shape)
 
 
-class CachedMaps:
-    """Cached maps of some pictures, as batches for a model.
-
-    Args:
-        maps: [m, *shape] memory-mapped records in half precision.
-        places: [n] the record of each picture, -1 if the picture is broken.
-        pooled: keep only the mean of each map, in memory.
-    """
-
-    def __init__(self, maps: NDArray[Any], places: Rows, *, pooled: bool) -> None:
-        self.maps, self.places = maps, places
-        self.means = self._pool() if pooled else None
-
-    def _pool(self) -> Tensor:
-        parts = [self._read(part).mean(dim=(2, 3), keepdim=True) for part in self._in_parts()]
-        return torch.cat(parts) if parts else torch.empty((0, *self.maps.shape[1:]))
-
-    def _in_parts(self) -> list[Rows]:
-        return in_batches(np.arange(len(self.places)), 256)
-
-    def _read(self, rows: Rows) -> Tensor:
-        if not len(self.maps):
-            return torch.zeros((len(rows), *self.maps.shape[1:]))
-        return torch.from_numpy(np.asarray(self.maps[self.places[rows]])).float()
-
-    def batches(
-        self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
-    ) -> Iterator[Inputs]:
-        """The inputs of these batches of rows; every view is the clean one."""
-        for part in rows:
-            good = part[self.places[part] >= 0]
-            found = self._read(good) if self.means is None else self.means[torch.from_numpy(good)]
-            yield Inputs(good, dict.fromkeys(views, found))
-
-
-def cached_maps(
-    backbone: Backbone,
-    name: str,
+def fill(
+    store: MapStore,
     pictures: Pictures,
-    cache: Path,
+    contents: Sequence[bytes],
+    compute: Callable[[Tensor], NDArray[Any]],
     *,
-    pooled: bool,
+    view: str = "clean",
+    number: int = 0,
     batch: int = 32,
     workers: int = 0,
     progress: Callable[[int, int], object] = lambda done, total: None,
     broken: Callable[[str], object] = lambda message: None,
-) -> CachedMaps:
-    """The maps of the frozen part of ``backbone`` for all pictures; missing ones are computed.
+) -> Rows:
+    """Compute the records that are missing; returns [n] the record of each picture, -1 if none.
 
     Args:
-        name: of the backbone, for people who look into the cache.
-        cache: folder of all stores.
-        pooled: see :class:`CachedMaps`.
-        progress: is told how many of how many missing maps are computed.
+        contents: [n] the key of each picture's content.
+        compute: pictures [B, 3, S, S] to records.
+        view, number: which view; what is random in it depends on content and number alone.
+        progress: is told how many of how many missing records are computed.
         broken: is told about each picture that cannot be decoded.
     """
-    device = next(backbone.buffers()).device
-    with torch.inference_mode():
-        blank = torch.zeros((1, 3, backbone.size, backbone.size), dtype=torch.uint8)
-        shape = tuple(backbone.lower_maps(blank.to(device)).shape[1:])
-    store = MapStore(cache / f"{name}-{_fingerprint(backbone)}", shape)
-    backbone.eval()
-
-    def compute(seen: Tensor) -> NDArray[Any]:
-        with torch.inference_mode():
-            return np.asarray(backbone.lower_maps(seen.to(device)).half().cpu().numpy())
-
-    places = _fill(store, pictures, compute, batch, workers, progress, broken)
-    return CachedMaps(store.maps(), places, pooled=pooled)
-
-
-def cache_pixels(
-    pictures: Pictures,
-    cache: Path,
-    workers: int = 0,
-    progress: Callable[[int, int], object] = lambda done, total: None,
-) -> None:
-    """Decode all pictures into a store on disk, and let ``pictures`` read from there."""
-    store = MapStore(cache / f"pixels-{pictures.size}", (3, pictures.size, pictures.size), np.uint8)
-    places = _fill(store, pictures, lambda seen: np.asarray(seen.numpy()), 32, workers, progress)
-    pictures.decoded, pictures.places = store.maps(), places
-
-
-def _fill(
-    store: MapStore,
-    pictures: Pictures,
-    compute: Callable[[Tensor], NDArray[Any]],
-    batch: int,
-    workers: int,
-    progress: Callable[[int, int], object],
-    broken: Callable[[str], object] = lambda message: None,
-) -> Rows:
-    """Compute the records that are missing; returns [n] the record of each picture, -1 if none."""
-    keys = [content_key(path) for path in pictures.paths]
+    keys = [view_key(content, view, number) for content in contents]
     missing = np.array([i for i, one in enumerate(keys) if one not in store.places], dtype=np.int64)
     if len(missing):
         _check_room(store, len(missing))
@@ -207,28 +141,19 @@ def _fill(
         with store.appending() as append:
             missing = np.array([i for i in missing if keys[i] not in store.places], dtype=np.int64)
             parts = in_batches(missing, batch)
-            for found in pictures.batches(parts, ("clean",), workers=workers):
+            for found in pictures.batches(parts, (view,), epoch=number, workers=workers):
                 fresh: dict[bytes, int] = {}  # the same picture may come twice
                 for i, row in enumerate(found.rows):
                     if keys[row] not in store.places:
                         fresh.setdefault(keys[row], i)
                 if fresh:
-                    records = compute(found.views["clean"])[list(fresh.values())]
+                    records = compute(found.views[view])[list(fresh.values())]
                     append(list(fresh), np.ascontiguousarray(records))
                 for message in found.broken.values():
                     broken(message)
                 done += len(found.rows) + len(found.broken)
                 progress(done, len(missing))
     return np.array([store.places.get(one, -1) for one in keys], dtype=np.int64)
-
-
-def _fingerprint(backbone: Backbone) -> str:
-    """A hash of the frozen weights, of where they end, and of the picture size."""
-    digest = hashlib.blake2b(f"{backbone.size} {backbone.frozen}".encode(), digest_size=8)
-    for name, value in sorted(backbone.lower.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _check_room(store: MapStore, number: int) -> None:

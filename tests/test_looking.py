@@ -1,0 +1,227 @@
+"""Where the model looks: class maps of runs, heat maps and the pointing game in the report."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from partlabel import LabelTable, read_labels, scenes, simulate, train
+from partlabel.cli import main
+from partlabel.errors import InputError
+from partlabel.formats.boxes import read_boxes
+from partlabel.models import heads
+from partlabel.report import build, looking
+from partlabel.report.figures import overlay, score_histogram
+from partlabel.report.looking import Choice, choose_labels, choose_pictures, class_maps
+from partlabel.run import Run
+from partlabel.scoring import score
+
+TINY: dict[str, Any] = {
+    "backbone": "test_efficientnet",
+    "weights": "none",
+    "size": 64,
+    "batch": 8,
+    "epochs": 2,
+}
+
+
+class Place:
+    """Pictures with boxes and partial labels, and how to train on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.boxes = folder, folder / "s" / "boxes.csv"
+        scenes.write(folder / "s", 30, scenes.World(4, 64, 0), test=0.2)
+        made = read_labels(folder / "s" / "labels.csv")
+        self.labels = simulate.hide(made, "partial", 0.5, split="train", holdout=0.3)
+
+    def train(self, name: str, method: str, **more: Any) -> Run:
+        call = {"method": method, "cache": self.folder / "cache", **TINY, **more}
+        return train(self.labels, self.folder / "s" / "images", self.folder / name, **call)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield Place(tmp_path_factory.mktemp("looking"))
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def bce(place: Place) -> Run:
+    return place.train("bce", "bce", frozen="all")
+
+
+@pytest.fixture(scope="module")
+def sr(place: Place) -> Run:
+    return place.train("sr", "sr", options={"consistency": "none"}, frozen="all")
+
+
+def section(run: Run, title: str) -> str:
+    page = (run.folder / "report.html").read_text()
+    found = re.search(rf"<h2>{re.escape(title)}</h2>(.*?)</section>", page, re.DOTALL)
+    return found[1] if found else ""
+
+
+def mean(maps: Tensor) -> Tensor:
+    return maps.mean(dim=(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "pool"),
+    [
+        ({"frozen": "all"}, mean),
+        ({"frozen": "all", "reduce": 5}, mean),
+        ({"frozen": "all", "reduce": 5, "head": "saliency"}, heads.saliency_pool),
+        ({"frozen": "lower", "head": "weldon"}, heads.weldon_pool),
+        ({"frozen": "nothing"}, mean),
+    ],
+)
+def test_pooled_class_maps_are_the_scores(
+    settings: dict[str, Any], pool: Any, place: Place
+) -> None:
+    """Also where only the mean of a feature map was kept for the training."""
+    name = "-".join(map(str, settings.values()))
+    run = place.train(name, "bce", **{**settings, "epochs": 1})
+    table, images = place.labels.subset(range(11)), run.record.images
+    expected = score(run, table, images, place.folder / "cache").scores
+    found = np.zeros_like(expected)
+    for rows, maps in class_maps(run, table, place.folder / "cache"):
+        found[rows] = torch.sigmoid(pool(maps)).numpy()
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_a_refined_head_has_the_class_maps_of_the_one_inside() -> None:
+    head, features = heads.Weldon(4, 3), torch.randn(2, 4, 5, 5)
+    refined = heads.Refined(head, heads.GraphRefiner(3))
+    found = heads.class_maps_of(refined)
+    assert found is not None
+    assert torch.equal(found(features), head.class_maps(features))
+    assert heads.class_maps_of(torch.nn.Flatten()) is None
+    assert heads.class_maps_of(heads.Refined(torch.nn.Flatten(), heads.GraphRefiner(3))) is None
+
+
+def test_the_likeliest_label_of_each_kind_is_chosen() -> None:
+    labels = np.array([1, 1, -1, -1, -1, 0, 0, 0])
+    scores = np.array([0.2, 0.9, 0.9, 0.7, 0.6, 0.8, 0.9, 0.95])
+    limits = np.array([0.5, 0.5, 0.95, 0.6, 0.6, 0.5, 0.5, 0.5])
+    decided = np.array([0, 0, 0, 0, 0, 1, 1, 0])
+    found = choose_labels(labels, scores, limits, decided)
+    assert found == [Choice("known", 1), Choice("absent", 3), Choice("filled", 6)]
+    found = choose_labels(labels, scores, limits + 1, 0 * decided)
+    assert found == [Choice("known", 1), Choice("open", 7)]
+    assert choose_labels(-np.ones(2), np.zeros(2), np.ones(2), np.zeros(2)) == []
+
+
+def test_rare_kinds_are_shown() -> None:
+    common = [Choice("known", 0), Choice("open", 1)]
+    choices = [list(common) for _ in range(20)]
+    choices[7] = [Choice("absent", 0)]
+    choices[13] = [Choice("filled", 0)]
+    chosen = choose_pictures(choices, 4)
+    assert {7, 13} < set(chosen)
+    assert len(set(chosen)) == 4
+    assert sorted(choose_pictures(choices[:3], 6)) == [0, 1, 2]
+    assert choose_pictures([], 6) == []
+
+
+def test_an_overlay_leaves_cold_places_alone_and_is_red_where_it_is_hot() -> None:
+    grey = torch.full((3, 8, 8), 100, dtype=torch.uint8)
+    assert torch.equal(overlay(grey, torch.zeros(2, 2)), grey)
+    seen = overlay(grey, torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    assert torch.equal(seen[:, 7, 0], grey[:, 7, 0])
+    red, green, blue = seen[:, 0, 7].tolist()
+    assert red > 150 > green > blue
+
+
+def test_heat_maps_of_a_run_and_its_baseline(place: Place, sr: Run, bce: Run) -> None:
+    build(sr, place.folder / "cache")
+    alone = section(sr, "Where the model looks")
+    strips = alone.split('<div class="strip">')[1:]
+    assert len(strips) == 6
+    assert 6 < alone.count("data:image/jpeg") <= 24
+    assert "● " in "".join(strips)
+    build(sr, place.folder / "cache", baseline=bce)
+    both = section(sr, "Where the model looks")
+    assert both.count("data:image/jpeg") == 2 * alone.count("data:image/jpeg") - 6
+    assert '<p class="soft">sr</p>' in both
+    assert '<p class="soft">bce</p>' in both
+    assert len((sr.folder / "report.html").read_bytes()) < 2e6
+
+
+def test_a_refined_run_has_heat_maps(place: Place) -> None:
+    run = place.train(
+        "gnn", "partial-bce", options={"gnn": True}, head="weldon", frozen="all", epochs=1
+    )
+    build(run, place.folder / "cache", boxes=read_boxes(place.boxes))
+    assert section(run, "Where the model looks")
+    assert section(run, "Does it look at the object?")
+
+
+def test_a_head_without_class_maps_has_no_such_part(
+    place: Place, bce: Run, sr: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        looking,
+        "class_maps_of",
+        lambda head: head.class_maps if isinstance(head, heads.Linear) else None,
+    )
+    build(sr, place.folder / "cache", baseline=bce)
+    assert not section(sr, "Where the model looks")
+    with pytest.raises(InputError, match="its head scores no places"):
+        build(sr, place.folder / "cache", boxes=read_boxes(place.boxes))
+    build(bce, place.folder / "cache", baseline=sr, boxes=read_boxes(place.boxes))
+    assert '<p class="soft">sr</p>' not in section(bce, "Where the model looks")
+    header = re.findall(r"<th>(.*?)</th>", section(bce, "Does it look at the object?"))
+    assert header == ["class", "images", "chance", "bce"]
+
+
+def test_hits_are_those_of_maps_looked_at_one_by_one(place: Place, sr: Run, bce: Run) -> None:
+    cache = place.folder / "cache"
+    assert main(["report", str(sr.folder), "--baseline", str(bce.folder), "--boxes",
+                 str(place.boxes), "--cache", str(cache)]) == 0  # fmt: skip
+    rows = re.findall(r"<tr>(.*?)</tr>", section(sr, "Does it look at the object?"), re.DOTALL)
+    table = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in rows]
+    assert table[0] == ["class", "images", "chance", "bce", "sr"]
+    used = LabelTable(place.labels.ids, place.labels.classes, place.labels.dense()).subset(
+        ~place.labels.in_split("test")
+    )
+    made, hits, pairs = scenes.make(30, 4, 64, 0).boxes, np.zeros(4, int), np.zeros(4, int)
+    numbers = [int(name[:6]) for name in used.ids]
+    for places, maps in class_maps(sr, used, cache):
+        for row, one in zip(places.tolist(), maps.numpy(), strict=True):
+            for j in {box.label for box in made[numbers[row]]}:
+                y, x = np.unravel_index(one[j].argmax(), one[j].shape)
+                x, y = (64 * (edge + 0.5) / one.shape[1] for edge in (x, y))
+                pairs[j] += 1
+                hits[j] += any(
+                    box.left <= x < box.right and box.top <= y < box.bottom
+                    for box in made[numbers[row]]
+                    if box.label == j
+                )
+    assert [int(row[1]) for row in table[1:]] == [pairs.sum(), *pairs[pairs > 0]]
+    shares = [hits.sum() / pairs.sum(), *(hits[pairs > 0] / pairs[pairs > 0])]
+    assert [row[4] for row in table[1:]] == [f"{100 * share:.1f}" for share in shares]
+
+
+def test_bad_boxes_are_refused(
+    place: Place, bce: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.csv").write_text("image,class,left,top,right,bottom\nx.png,a,0,0,1,1\n")
+    assert main(["report", str(bce.folder), "--boxes", str(tmp_path / "b.csv")]) == 2
+    assert "b.csv, line 2: there is no image 'x.png'" in capsys.readouterr().err
+
+
+def test_the_histogram_has_a_row_for_validation_images_if_there_are_any() -> None:
+    scores, labels = np.linspace(0, 1, 6).reshape(2, 3), np.array([[1, -1, 0], [1, 0, -1]])
+    both = score_histogram((scores, labels), (scores, labels))
+    alone = score_histogram((scores, labels), (scores[:0], labels[:0]))
+    assert "<!-- validation -->" in both
+    assert "<!-- validation -->" not in alone
+    assert both.count("<!-- present (2) -->") == 2
+    assert both.count("<!-- unknown (2) -->") == 1

@@ -1,0 +1,172 @@
+"""sr: every row of its paper's ablation by hand, conformance whole and frozen."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from conformance import MethodConformance
+from partlabel import simulate
+from partlabel.data import Batch
+from partlabel.errors import InputError, PartlabelWarning
+from partlabel.formats import read_labels
+from partlabel.labels import LabelTable
+from partlabel.methods import Task
+from partlabel.methods.saliency import SaliencyRegularization
+from partlabel.models import Classifier
+from partlabel.models.heads import Saliency
+from partlabel.run import load
+from partlabel.settings import make_settings
+from partlabel.training import train
+
+
+class TestSaliency(MethodConformance):
+    name = "sr"
+
+
+class TestSaliencyAlone(MethodConformance):
+    name = "sr"
+    options: ClassVar[dict[str, Any]] = {"consistency": "none", "predict": "p"}
+
+
+class TestFrozen(MethodConformance):
+    """Views from a bank of cached maps."""
+
+    name = "sr"
+    tiny = MethodConformance.tiny | {"frozen": "all", "view_bank": 1}
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "S-BCE": {"saliency": False, "consistency": "none", "normalize": "classes"},
+    "BN-BCE": {"saliency": False, "consistency": "none"},
+    "PL": {"saliency": False, "consistency": "pl"},
+    "CR": {"saliency": False, "consistency": "plain"},
+    "SR": {"consistency": "none"},
+    "SR, CR": {"consistency": "plain"},
+    "SR, CR with SR": {},
+}
+
+
+class Maps(torch.nn.Module):
+    """In place of a backbone: its inputs are class maps already."""
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        return maps
+
+
+def by_hand(row: str, weak: Any, strong: Any, labels: Any) -> float:
+    """A row of the ablation, cell by cell, with alpha 0.5, k 5 and tau 0.6."""
+
+    def score(place: Any, *, salient: bool) -> float:
+        top = np.sort(place.ravel())[-5:].mean()
+        return float(1 / (1 + np.exp(-(place.mean() + (0.5 * top if salient else 0.0)))))
+
+    def cost(p: float, label: int) -> float:
+        return float(-np.log(p if label == 1 else 1 - p))
+
+    salient, crossed = row.startswith("SR"), "CR" in row
+    views = [weak, strong] if crossed else [weak]
+    known = [
+        cost(score(view[cell], salient=salient), labels[cell])
+        for view in views
+        for cell in np.ndindex(labels.shape)
+        if labels[cell]
+    ]
+    loss = sum(known) / (labels.size if row == "S-BCE" else len(known))
+    guessed = []
+    if crossed or row == "PL":
+        inside = row == "SR, CR with SR"
+        for cell in np.ndindex(labels.shape):
+            p = score(weak[cell], salient=inside)
+            if labels[cell] == 0 and max(p, 1 - p) >= 0.6:
+                learner = strong if crossed else weak
+                guessed.append(cost(score(learner[cell], salient=inside), 1 if p > 0.5 else -1))
+    return loss + (sum(guessed) / len(guessed) if guessed else 0.0)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_of_the_ablation(row: str) -> None:
+    rng = np.random.default_rng(1)
+    weak, strong = rng.normal(0, 1, (2, 4, 3, 3, 4)) + rng.normal(0, 1, (2, 4, 3, 1, 1))
+    labels = rng.integers(-1, 2, (4, 3))
+    method = SaliencyRegularization(**ROWS[row])
+    head = method.head(3, 3)
+    assert isinstance(head, Saliency)
+    assert head.classifier.bias is not None
+    with torch.no_grad():  # features are class maps
+        head.classifier.weight.copy_(torch.eye(3)[:, :, None, None])
+        head.classifier.bias.zero_()
+    model = Classifier(Maps(), head.double(), ["a", "b", "c"])  # type: ignore[arg-type]
+    views = {"weak": torch.from_numpy(weak), "strong": torch.from_numpy(strong)}
+    assert ("strong" in method.views) == ("CR" in row)
+    batch = Batch(torch.arange(4), torch.from_numpy(labels), views)
+    parts = method.loss(model.train(), batch)
+    assert float(parts["loss"].detach()) == pytest.approx(by_hand(row, weak, strong, labels))
+
+
+def test_the_weak_view_is_not_taught_by_the_strong_one() -> None:
+    """Pseudo-labels have no gradient: where nothing is known, the weak view gets none."""
+    method = SaliencyRegularization()
+    model = Classifier(Maps(), method.head(3, 3), ["a", "b", "c"]).train()  # type: ignore[arg-type]
+    views = {name: torch.randn(2, 3, 4, 4).mul(9).requires_grad_() for name in ("weak", "strong")}
+    batch = Batch(torch.arange(2), torch.zeros(2, 3), views)
+    method.loss(model, batch)["loss"].backward()  # type: ignore[no-untyped-call]
+    assert views["strong"].grad is not None
+    assert views["strong"].grad.abs().sum() > 0
+    assert views["weak"].grad is not None
+    assert not views["weak"].grad.any()
+
+
+def test_one_backbone_pass_a_step() -> None:
+    method, calls = SaliencyRegularization(), []
+    backbone = Maps()
+    backbone.register_forward_hook(lambda *_: calls.append(1))
+    model = Classifier(backbone, method.head(3, 3), ["a", "b", "c"])  # type: ignore[arg-type]
+    views = {name: torch.randn(2, 3, 4, 4) for name in ("weak", "strong")}
+    method.loss(model, Batch(torch.arange(2), torch.zeros(2, 3), views))
+    assert len(calls) == 1
+
+
+def test_predictions_without_saliency() -> None:
+    maps = torch.randn(2, 3, 4, 4)
+    head = SaliencyRegularization(predict="p").head(3, 3)
+    assert isinstance(head, Saliency)
+    scores = head.class_maps(maps)
+    torch.testing.assert_close(head.eval()(maps), scores.mean(dim=(2, 3)))
+    assert not torch.allclose(head.train()(maps), scores.mean(dim=(2, 3)))
+
+
+def test_all_known_and_wholly_unlabelled_images(scene: Path, tmp_path: Path) -> None:
+    """The paper's wider uses: full supervision, and a part of the images without any label."""
+    table = read_labels(scene / "labels.csv")
+    dense = simulate.hide(table, "dense", 0.5, split="train", holdout=0.2)
+    for name, labels in (("full", table), ("half", dense)):
+        run = train(
+            labels, scene / "images", tmp_path / name, method="sr", **MethodConformance.tiny
+        )
+        assert run.record.finished
+    assert (dense.split("train").counts().unknown > 0).all()
+
+
+@pytest.mark.parametrize("method", ["em", "em-apl", "partial-bce", "bce"])
+def test_other_methods_with_this_head(method: str, scene: Path, tmp_path: Path) -> None:
+    options = {"warmup": 1} if method == "em-apl" else {}
+    call: dict[str, Any] = {"method": method, "options": options, **MethodConformance.tiny}
+    call |= {"head": "saliency", "head_options": {"k": 2}}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    head = load(run.folder).head
+    assert isinstance(head, Saliency)
+    assert head.k == 2
+
+
+def test_positives_only_are_warned_of() -> None:
+    labels = LabelTable(["a"], ["x"], [[1]])
+    with pytest.warns(PartlabelWarning, match="sr learns that everything is present"):
+        SaliencyRegularization().prepare(Task(labels, labels, 1))
+
+
+def test_a_bank_needs_cached_features() -> None:
+    with pytest.raises(InputError, match="--view-bank"):
+        make_settings(method="sr", view_bank=2)

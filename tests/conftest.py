@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from partlabel import torchvision_shim  # noqa: F401  # before any module imports timm
+
+settings.register_profile("partlabel", deadline=None)  # a busy machine is no failure
+settings.load_profile("partlabel")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 """What several test modules use."""
 
+import os
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, each on a core of its own
 
 import pytest
 from hypothesis import settings

@@ -128,6 +128,8 @@ def test_tables_by_default() -> None:
         "| pseudo_absent_accuracy | partial 50% |",
         "| --- | --- |",
         "| APL | 99.00 (1 failed) |",
+        "",
+        "* 1 failure (APL): JobError: no disk",
     )
 
 
@@ -147,6 +149,9 @@ def test_tables_of_chosen_figures() -> None:
         "| pseudo_labels | partial 50% |",
         "| --- | --- |",
         "| APL | 1,235 ± 1 |",
+        "",
+        "* 1 failure (AN): JobError: no disk",
+        "* no method has TP",
     )
 
 
@@ -167,6 +172,8 @@ def test_figures_stand_side_by_side_when_all_methods_have_the_same_labels() -> N
         "| --- | --- | --- |",
         "| APL | +20.00 |  |",
         "| EM | failed | failed |",
+        "",
+        "* 1 failure (EM): JobError: no disk",
     )
 
 
@@ -180,7 +187,7 @@ def test_differences_are_paired_by_labels_and_seed() -> None:
         result("WAN", 3, mAP=0.9),
         result("all labels", 0, "full", None, mAP=0.9),
     ]
-    below = tables(results, ["mAP"], "AN").split("\n\n")[1]
+    below = tables(results, ["mAP"], "AN").split("\n\n")[1] + "\n"
     assert below == joined(
         "| mAP, difference to AN | partial 50% |",
         "| --- | --- |",

@@ -15,7 +15,7 @@ from conformance import CLASSES, SIZE, MethodConformance, same_memory
 from partlabel import losses
 from partlabel.checkpoint import load_state, same
 from partlabel.data import Batch
-from partlabel.errors import InputError, JobError
+from partlabel.errors import InputError, JobError, PartlabelWarning
 from partlabel.formats import read_labels
 from partlabel.labels import LabelTable
 from partlabel.memory import LabelMemory
@@ -219,6 +219,7 @@ def test_labels_stay_unless_redecided() -> None:
     assert anew == [[1, -1, -1], [-1, -1, 0], [-1, -1, -1], [-1, 0, -1]]
 
 
+@pytest.mark.filterwarnings("ignore:the curriculum gave no label")
 @given(
     seed=st.integers(0, 2**32),
     strategy=st.sampled_from(["two-step", "a", "b", "c", "d", "e"]),
@@ -310,6 +311,28 @@ def test_rounds_are_those_of_the_paper() -> None:
     curriculum = Curriculum("a")
     curriculum.prepare(Task(labels, labels, epochs=20))
     assert curriculum.epochs == [10, 15]
+
+
+def test_a_curriculum_that_finds_nothing_easy_says_so() -> None:
+    labels = table(KNOWN)
+    curriculum = Curriculum("a", 50, [2, 3])
+    curriculum.prepare(Task(labels, labels, epochs=3))
+    curriculum.before_epoch(1, says(FIRST))
+    with pytest.warns(PartlabelWarning, match="theta = 50"):
+        curriculum.before_epoch(2, says(FIRST))
+
+
+def test_labels_that_came_too_late_are_told(
+    scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"curriculum": "a", "theta": 0, "relabel_at": [3]}
+    call = {"method": "partial-bce", "options": options, **MethodConformance.tiny, "epochs": 3}
+    kept = []
+    for keep in ("best", "last"):
+        run = train(scene / "partial.csv", scene / "images", tmp_path / keep, keep=keep, **call)
+        kept.append((run.record.best_epoch, "no effect" in capsys.readouterr().err))
+    assert kept[1] == (3, False)
+    assert kept[0] == (kept[0][0], kept[0][0] < 3)
 
 
 def test_scores_that_are_no_numbers_give_no_labels() -> None:

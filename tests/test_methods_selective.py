@@ -40,7 +40,7 @@ class TestSelfPaced(MethodConformance):
 
 class TestClassAwareSelective(MethodConformance):
     name = "csl"
-    options = {"warmup": 1, "ignored": 1}  # noqa: RUF012
+    options = {"warmup": 1, "ignored": 1, "prior": 0.9}  # noqa: RUF012
     tiny = MethodConformance.tiny | {"epochs": 1}
 
     def test_the_first_model_only_serves(self, scene: Path, tmp_path: Path) -> None:
@@ -57,13 +57,16 @@ class TestClassAwareSelective(MethodConformance):
             torch.testing.assert_close(weights[0][name], weights[1][name])
 
     def test_frequencies_are_means_of_probabilities(self) -> None:
-        method = ClassAwareSelective(ignored=1)
+        method = ClassAwareSelective(ignored=1, prior=0.9)
         labels = LabelTable(list("abc"), ["x", "y"], [[1, -1]] * 3)
         method.prepare(Task(labels, self.validation(2), 1))
         logits = torch.tensor([[0.0, 2.0], [1.0, -3.0], [4.0, 0.5]])
         parts = [(np.arange(2), logits[:2]), (np.array([2]), logits[2:])]
         method.after_stage(0, lambda forward=None: iter(parts))
         torch.testing.assert_close(method.frequency, torch.sigmoid(logits).mean(dim=0))
+        method.prior = 0.1
+        with pytest.warns(PartlabelWarning, match="larger prior"):
+            method.after_stage(0, lambda forward=None: iter(parts))
 
     def test_positives_alone_train_no_first_model(self, scene: Path) -> None:
         labels = read_labels(scene / "labels.csv")
@@ -89,7 +92,7 @@ class TestClassAwareSelectiveTaught(MethodConformance):
     """With a running mean of the weights, which starts again after the first model."""
 
     name = "csl"
-    options = {"warmup": 1, "ignored": 1}  # noqa: RUF012
+    options = {"warmup": 1, "ignored": 1, "prior": 0.9}  # noqa: RUF012
     tiny = MethodConformance.tiny | {"epochs": 1, "ema": 0.9}
 
     def test_the_teacher_starts_again(self, scene: Path, tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ def complete(
         warnings.warn(message, PartlabelWarning, stacklevel=2)
 
     done = scoring.complete(Run(run), min_precision, cache, note)
+    _write(done.table, out, to)
     share = done.filled / max(done.unknown, 1)
     say(f"filled in {done.filled:,} of {done.unknown:,} unknown labels ({share:.1%}), "
         f"at {min_precision:.0%} on validation labels: {done.present:,} present, "
@@ -239,7 +240,6 @@ def complete(
         image, name, score = done.suspects[0]
         say(f"{len(done.suspects):,} known labels look wrong to the model, most of all "
             f"'{name}' in {image} (score {score:.3f})")  # fmt: skip
-    _write(done.table, out, to)
 
 
 def report(
@@ -302,9 +302,9 @@ def bench(
     compared = benchmark.read_spec(spec, labels, images)
     results = benchmark.run(compared, out, jobs, cache, say)
     say("\n" + benchmark.tables(results, compared.figures, compared.baseline))
-    failed = [result for result in results if "error" in result]
+    failed = sum("error" in result for result in results)
     if failed:
-        raise JobError(f"{len(failed)} of {len(results)} trainings failed; see results.csv")
+        raise JobError(f"{failed} of {len(results)} trainings failed, see beneath the tables")
 
 
 def _write(table: Any, out: Path, to: str) -> None:

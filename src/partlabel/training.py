@@ -136,6 +136,12 @@ def _fit(
     if len(trainer.broken) + len(broken) >= len(train_rows) and not done.total_steps:
         raise JobError("no training image could be read")
     run.write_log(done.history)
+    rounds = [line["epoch"] for line in done.history if "pseudo_labels" in line]
+    if rounds and done.best_epoch + 1 < rounds[0]:
+        watcher.note(
+            f"epoch {done.best_epoch + 1} was the best and is kept, and pseudo-labels came before "
+            f"epoch {rounds[0]}: they had no effect on the model. --keep last keeps the last epoch"
+        )
     save_state(run.folder / "best.safetensors", model.trained_weights())
     record.broken = broken + [trainer.broken[row] for row in sorted(trainer.broken)]
     record.finished, record.best_epoch = True, done.best_epoch + 1

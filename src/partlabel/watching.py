@@ -63,7 +63,7 @@ class Display:
         self.run.write_log(history)
 
     def note(self, message: str) -> None:
-        """Something worth knowing before it starts."""
+        """Something worth knowing, before it starts or at its end."""
         self.bar.console.print(message, markup=False)
 
     def member(self, run: Run) -> "Display":

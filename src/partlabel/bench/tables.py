@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from partlabel.bench.results import Result, figures_of, spread
+from partlabel.errors import count
 
 COUNTS = ("evaluated_classes", "pseudo_labels")  # shown as they are, all others in percent
 JUDGED = ("pseudo_absent_accuracy", "pseudo_present_accuracy")
@@ -23,6 +24,7 @@ def tables(
             share of those is right, always a table each.
         baseline: a method; beneath each table stand the differences to it.
     """
+    notes = _notes(results, figures or ())
     one = len(figures or ()) > 1 and len(set(map(_labels, results))) == 1
     shown = []
     for group in [figures or ()] if one else [[name] for name in figures or _usual(results)]:
@@ -31,7 +33,20 @@ def tables(
         if baseline is not None and shares:
             gaps = differences(_concerned(results, shares), baseline, shares)
             shown.append(_table(gaps, shares, across=one, difference=f", difference to {baseline}"))
-    return "\n".join(filter(None, shown))
+    return "\n".join(filter(None, [*shown, notes]))
+
+
+def _notes(results: list[Result], figures: Sequence[str]) -> str:
+    """Why trainings failed, each reason once, and which figures no training has."""
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        if "error" in result:
+            where = result.get("cell") or result["method"]
+            reasons.setdefault(result["error"], []).append(str(where))
+    notes = [f"{count(len(c), 'failure')} ({c[0]}): {why}" for why, c in reasons.items()]
+    if any("error" not in result for result in results):
+        notes += [f"no method has {name}" for name in figures if not figures_of(results, name)]
+    return "".join(f"* {note}\n" for note in notes)
 
 
 def differences(results: list[Result], baseline: str, figures: Sequence[str]) -> list[Result]:

@@ -154,7 +154,7 @@ def cached_maps(
     if bank.views():
         size = bank.pictures * len(bank.views()) * store.size
         of_what = count(bank.pictures, "picture")
-        told(f"further views of {of_what} take {size / 1e9:.1f} GB in {store.folder}")
+        told(f"further views of {of_what} take {size / 1e6:,.0f} MB in {store.folder}")
     first = contents[: bank.pictures]
     names = [content.hex() for content in first]
     varied = Pictures(names, pictures.paths[: bank.pictures], backbone.size, seed=0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from partlabel import losses
 from partlabel.data import Batch
+from partlabel.errors import InputError
 from partlabel.labels import LabelTable
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
@@ -149,3 +150,10 @@ class OnLogits(Method):
         logits = model(batch.views["weak"])
         positives = losses.known_positives(logits.detach(), batch.labels)
         return {"loss": self.cost(logits, batch), "positives": positives}
+
+
+def refuse_idle(switch: str, on: bool, /, **given: bool) -> None:
+    """Refuse settings that were given but do nothing without a switch."""
+    idle = [name for name, is_given in given.items() if is_given]
+    if idle and not on:
+        raise InputError(f"{' and '.join(idle)} without {switch}: would do nothing")

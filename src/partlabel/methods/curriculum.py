@@ -6,6 +6,7 @@
     NIPS 2017.
 """
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partlabel.data import Batch
-from partlabel.errors import InputError, JobError, count
+from partlabel.errors import InputError, JobError, PartlabelWarning, count
 from partlabel.methods.base import Predict, Task
 from partlabel.methods.pseudo import PseudoLabels
 from partlabel.models import Classifier
@@ -81,7 +82,7 @@ class Curriculum(PseudoLabels):
         if wanted is None:
             wanted = [max(2, round(task.epochs * share)) for share in (0.5, 0.75)]
             wanted = wanted[:1] if self.strategy == "two-step" else wanted
-        late = [str(epoch) for epoch in wanted if epoch > task.epochs]
+        late = [str(epoch) for epoch in sorted(set(wanted)) if epoch > task.epochs]
         if late:
             raise InputError(
                 f"{count(task.epochs, 'epoch')}, but labels are to be given before epoch "
@@ -102,6 +103,12 @@ class Curriculum(PseudoLabels):
         this.end()
         self.complete(number)
         self.given.fill_(given if self.redecide else int(self.given) + given)
+        if number == len(self.epochs) and not int(self.given) and self.task.labels.known < 1:
+            warnings.warn(
+                f"the curriculum gave no label: nothing was easy at theta = {self.theta:g}",
+                PartlabelWarning,
+                stacklevel=2,
+            )
         cells = max(self.task.labels.shape[0] * self.task.labels.shape[1], 1)
         share = self.task.labels.known + int(self.given) / cells
         return {"pseudo_labels": float(given), "label_share": share}

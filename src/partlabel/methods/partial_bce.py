@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.errors import InputError
-from partlabel.methods.base import Method, OnLogits, Predict, Stage, Task
+from partlabel.methods.base import Method, OnLogits, Predict, Stage, Task, refuse_idle
 from partlabel.methods.bce import warn_of_positives_only
 from partlabel.methods.curriculum import Borrowed, Curriculum, Strategy, Uncertainty
 from partlabel.methods.pseudo import refuse_patience
@@ -41,7 +41,7 @@ class PartialBce(OnLogits):
         relabel_at: epochs, from 1, before which labels are given; None for a half and three
             quarters of the way. Paper: 10 and 15 of 20.
         redecide: decide anew each time; else a label once given stays.
-        members: of the ensemble.
+        members: of the ensemble, which gives labels; the first of them is the model that is kept.
         passes: under dropout, for ``e``.
         uncertainty: of ``e``: ``variance`` or ``deviation`` of the scores.
         dropout: before the classifier and in the graph network; None for 0.2 with ``e``, else 0.
@@ -73,10 +73,10 @@ class PartialBce(OnLogits):
                 raise InputError("gamma = 0: with it g(0.1) is g(1), so g has no meaning")
             alpha, beta = losses.partial_weight(g, gamma=gamma)
         self.weight = alpha, beta, gamma
-        _refuse_idle("gnn=true", gnn, steps=steps != 3, hidden=hidden is not None)
-        _refuse_idle("curriculum=d", curriculum == "d", members=members != 3)
+        refuse_idle("gnn=true", gnn, steps=steps != 3, hidden=hidden is not None)
+        refuse_idle("curriculum=d", curriculum == "d", members=members != 3)
         varied = {"passes": passes != 50, "uncertainty": uncertainty != "variance"}
-        _refuse_idle("curriculum=e", curriculum == "e", **varied)
+        refuse_idle("curriculum=e", curriculum == "e", **varied)
         self.gnn, self.steps, self.hidden = gnn, steps, hidden
         self.dropout = (0.2 if curriculum == "e" else 0.0) if dropout is None else dropout
         if curriculum == "e" and not self.dropout:
@@ -123,10 +123,3 @@ class PartialBce(OnLogits):
         """See :func:`losses.partial_bce`; weak labels count as known ones."""
         labels = batch.labels if self.pseudo is None else self.pseudo.labels(batch)
         return losses.partial_bce(logits, labels, *self.weight)
-
-
-def _refuse_idle(switch: str, on: bool, /, **given: bool) -> None:
-    """Refuse settings that were given but do nothing without a switch."""
-    idle = [name for name, is_given in given.items() if is_given]
-    if idle and not on:
-        raise InputError(f"{' and '.join(idle)} without {switch}: would do nothing")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from partlabel import losses
 from partlabel.data import Batch
-from partlabel.methods.base import Method, Task
+from partlabel.methods.base import Method, Task, refuse_idle
 from partlabel.methods.bce import warn_of_positives_only
 from partlabel.models import Classifier
 from partlabel.models.heads import Saliency
@@ -54,6 +54,8 @@ class SaliencyRegularization(Method):
         predict: Literal["p_hat", "p"] = "p_hat",
     ) -> None:
         super().__init__()
+        refuse_idle("saliency=true", saliency, alpha=alpha != 0.5, k=k != 5)
+        refuse_idle("a consistency", consistency != "none", tau=tau != 0.6)
         self.alpha, self.k, self.tau = (alpha if saliency else 0.0), k, tau
         self.consistency, self.normalize, self.salient = consistency, normalize, predict == "p_hat"
         if consistency in ("plain", "saliency"):

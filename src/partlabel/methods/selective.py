@@ -80,7 +80,8 @@ class ClassAwareSelective(OnLogits):
         ignored: so many unknown labels per image, the likeliest of a batch, are left out. Paper: 5,
             of 80 classes and more.
         prior: unknown labels of classes more frequent than this are left out. Paper: 0.05.
-        warmup: epochs of the first model, 0 for none: then no class counts as frequent.
+        warmup: epochs of the first model, before the others, 0 for none: then no class counts as
+            frequent.
         gamma_positive, gamma_negative, gamma_unknown: of the focal factors. Paper: 0, 1, 2.
     """
 
@@ -131,6 +132,13 @@ class ClassAwareSelective(OnLogits):
             total += torch.sigmoid(logits.double()).sum(dim=0)
             images += len(rows)
         self.frequency.copy_(total / max(images, 1))
+        if bool((self.frequency > self.prior).all()):
+            warnings.warn(
+                f"every class is more frequent than prior = {self.prior:g}: csl learns from no "
+                "unknown label. Set a larger prior",
+                PartlabelWarning,
+                stacklevel=2,
+            )
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce` for the first model, :func:`losses.selective` for the other."""

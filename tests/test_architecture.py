@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "partlabel"
 
 # each room may use the ones before it, and itself
 ROOMS = [
-    {"version"},
+    {"version", "allocation"},
     {"errors", "ranges"},
     {"files", "randomness", "terminal", "drawing"},
     {"labels"},

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from partlabel.allocation import keep_freed_memory
 from partlabel.calibrate import balanced_thresholds
 from partlabel.checkpoint import load_state, save_state
 from partlabel.data import Pictures, Rows, in_batches
@@ -331,6 +332,7 @@ def read_inputs(
         bank: which further views are cached.
         told: is told what is worth knowing before a bank is made.
     """
+    keep_freed_memory()
     pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
     folder = Path(cache) if cache is not None else default_cache()
     if settings.frozen == "nothing":

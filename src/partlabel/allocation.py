@@ -23,4 +23,4 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):  # a C library without it, such as musl
         return False
     wishes = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 2**26))
-    return all([mallopt(what, value) for what, value in wishes])
+    return bool(min(mallopt(what, value) for what, value in wishes))

@@ -11,7 +11,8 @@ from partlabel.memory import LabelMemory, Tally
 from partlabel.methods.pseudo import find_memory
 from partlabel.run import Run
 from partlabel.scoring import aligned
-from partlabel.training import by_humans, task_of
+from partlabel.selection import by_humans
+from partlabel.training import task_of
 
 
 def read_tally(run: Run, training: LabelTable, truth: LabelTable | None) -> Tally | None:

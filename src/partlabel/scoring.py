@@ -15,6 +15,7 @@ from partlabel.calibrate import choose_thresholds
 from partlabel.data import Pictures, in_batches
 from partlabel.errors import InputError, PartlabelWarning, count, some
 from partlabel.images import ImageFiles
+from partlabel.inputs import make_inputs
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import from_triples
 from partlabel.methods import METHODS, Method
@@ -22,8 +23,9 @@ from partlabel.metrics import Evaluation
 from partlabel.metrics import evaluate as measure
 from partlabel.models import Classifier
 from partlabel.run import Run
+from partlabel.selection import by_humans, choose_rows, locate_all
 from partlabel.trainer import InputSource
-from partlabel.training import by_humans, choose_rows, locate_all, make_inputs, task_of
+from partlabel.training import task_of
 
 Scores = NDArray[np.float64]
 

@@ -2,37 +2,33 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from partlabel.allocation import keep_freed_memory
 from partlabel.calibrate import balanced_thresholds
 from partlabel.checkpoint import load_state, save_state
-from partlabel.data import Pictures, Rows, in_batches
-from partlabel.errors import FileError, InputError, JobError, count, some
-from partlabel.features import Bank, CachedMaps, cache_pixels, cached_maps, default_cache
+from partlabel.data import Rows, in_batches
+from partlabel.errors import JobError, count, some
+from partlabel.features import CachedMaps
 from partlabel.formats import read_labels
-from partlabel.images import ImageFiles, unreadable
-from partlabel.labels import HUMAN, LabelTable
+from partlabel.images import ImageFiles
+from partlabel.inputs import bank_for, make_inputs
+from partlabel.labels import LabelTable
 from partlabel.methods import Method, Task
 from partlabel.models import Backbone, Classifier, Reduction
-from partlabel.randomness import key, keys, uniform
+from partlabel.randomness import key
 from partlabel.run import Record, Run, build, open_folder
+from partlabel.selection import by_humans, choose_rows, find_files
 from partlabel.settings import Settings, make_settings
-from partlabel.simulate import HOLDOUT
-from partlabel.terminal import progress
-from partlabel.trainer import Examples, InputSource, Trainer, gather
+from partlabel.trainer import Examples, Trainer, gather
 from partlabel.watching import Display, need_tensorboard, watch
 
-_NO_BANK = Bank()
 _FITTED = 2000  # images that the reduction of features is found on
-_STRONG_VIEWS = 2  # strong versions of a picture that a frozen backbone is shown
 
 
 def train(
@@ -114,13 +110,17 @@ def _fit(
     files = [paths[int(row)] for row in rows]
     broken: list[str] = []
     middle = len(train_rows)
-    bank = _bank(settings, method, middle)
-    inputs = read_inputs(
-        model, part, files, settings, cache, broken.append, bank=bank, told=watcher.note
+    inputs = make_inputs(
+        model,
+        part,
+        files,
+        settings,
+        cache,
+        broken.append,
+        bank=bank_for(settings, method, middle),
+        told=watcher.note,
+        found=lambda maps: _keep_backbone(run, model.backbone, maps, middle),
     )
-    if isinstance(inputs, CachedMaps):
-        _keep_backbone(run, model.backbone, inputs, middle)
-        prepare_maps(model, inputs, settings)
     for message in broken:
         watcher.warn(f"left out: {message}")
     truth = by_humans(part)
@@ -208,79 +208,6 @@ def _digest(table: LabelTable) -> str:
     return digest.hexdigest()
 
 
-def by_humans(table: LabelTable) -> LabelTable:
-    """The labels that a human gave: what a model filled in is no truth to measure by."""
-    return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
-
-
-def choose_rows(
-    table: LabelTable, settings: Settings
-) -> tuple[LabelTable, NDArray[np.int64], NDArray[np.int64]]:
-    """The table without classes that cannot be learned, and the rows to train and validate on."""
-    names = set(table.splits.array.dictionary.to_pylist()) if table.splits is not None else set()
-    split = settings.split or ("train" if "train" in names else None)
-    val_split = settings.val_split or (HOLDOUT if HOLDOUT in names and split != HOLDOUT else None)
-    rows = np.arange(len(table)) if split is None else np.flatnonzero(table.in_split(split))
-    if val_split is not None:
-        val = np.flatnonzero(table.in_split(val_split))
-        rows = np.setdiff1d(rows, val)
-    else:
-        draw = uniform(key(settings.seed, "validation"), keys(table.ids.take(rows)))
-        order = np.argsort(draw, kind="stable")
-        number = round(settings.val * len(rows))
-        val, rows = np.sort(rows[order[:number]]), np.sort(rows[order[number:]])
-    if not len(rows):
-        raise InputError("there are no images to train on")
-    present = table.subset(rows).counts().present
-    empty = [name for name, number in zip(table.classes, present, strict=True) if not number]
-    if empty and not settings.drop_empty:
-        there = table.subset(val).with_classes(empty).counts().present.any()
-        moved = (
-            "the validation images have some: try another --seed or --val-split, or "
-            if there
-            else ""
-        )
-        raise InputError(
-            f"no training image is known to have {some(empty)}; "
-            f"{count(len(empty), 'class', 'classes')} cannot be learned: {moved}"
-            "leave them out with --drop-empty (drop_empty=True)"
-        )
-    if empty:
-        table = table.with_classes([name for name in table.classes if name not in set(empty)])
-    if not len(table.classes):
-        raise InputError("no class is left to learn: no label is known to be present")
-    return table, rows, val
-
-
-def find_files(
-    table: LabelTable, files: ImageFiles, rows: NDArray[np.int64], *, strict: bool
-) -> dict[int, Path]:
-    """The image file of each row; a missing one is an error, and with ``strict`` a broken one."""
-    names = list(table.ids.take(rows))
-    found = dict(zip(rows.tolist(), files.locate(names), strict=True))
-    missing = [name for name, path in zip(names, found.values(), strict=True) if path is None]
-    if missing:
-        raise FileError(
-            files.folder,
-            f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
-            "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
-        )
-    paths = {row: path for row, path in found.items() if path is not None}
-    if strict:
-        broken = unreadable(list(paths.values()))
-        if broken:
-            path, why = next(iter(broken.items()))
-            number = count(len(broken), "image file")
-            raise FileError(path, f"cannot be decoded ({why}); {number} like this, and --strict")
-    return paths
-
-
-def locate_all(table: LabelTable, images: str | os.PathLike[str]) -> list[Path]:
-    """The image file of each row of a table; a missing one is an error."""
-    files = find_files(table, ImageFiles(images), np.arange(len(table)), strict=False)
-    return [files[row] for row in range(len(table))]
-
-
 def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) -> None:
     """Save what is frozen, once the reduction has seen training images; or find it again."""
     path = run.folder / "backbone.safetensors"
@@ -292,103 +219,3 @@ def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) 
         parts = maps.batches(in_batches(some_of, 64), ("clean",))
         backbone.reduction.fit(part.views["clean"] for part in parts)
     save_state(path, backbone.frozen_state())
-
-
-def make_inputs(
-    model: Classifier,
-    table: LabelTable,
-    paths: list[Path],
-    settings: Settings,
-    cache: str | os.PathLike[str] | None,
-    broken: Callable[[str], object],
-    *,
-    whole: bool = False,
-) -> InputSource:
-    """What a trained model is shown of pictures.
-
-    See :func:`read_inputs` and, for ``whole``, :func:`prepare_maps`.
-    """
-    inputs = read_inputs(model, table, paths, settings, cache, broken)
-    if isinstance(inputs, CachedMaps):
-        prepare_maps(model, inputs, settings, whole=whole)
-    return inputs
-
-
-def read_inputs(
-    model: Classifier,
-    table: LabelTable,
-    paths: list[Path],
-    settings: Settings,
-    cache: str | os.PathLike[str] | None,
-    broken: Callable[[str], object],
-    *,
-    bank: Bank = _NO_BANK,
-    told: Callable[[str], object] = lambda message: None,
-) -> InputSource:
-    """Pictures, or their cached maps if a part of the backbone is frozen.
-
-    Args:
-        broken: is told about pictures that cannot be decoded, if that is found out here.
-        bank: which further views are cached.
-        told: is told what is worth knowing before a bank is made.
-    """
-    keep_freed_memory()
-    pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
-    folder = Path(cache) if cache is not None else default_cache()
-    if settings.frozen == "nothing":
-        if settings.cache_pixels:
-            with progress("decoding") as bar:
-                cache_pixels(pictures, folder, settings.workers, bar)
-        return pictures
-    with progress("computing features") as bar:
-        return cached_maps(
-            model.backbone,
-            settings.backbone,
-            pictures,
-            folder,
-            bank=bank,
-            workers=settings.workers,
-            progress=bar,
-            broken=broken,
-            told=told,
-        )
-
-
-def prepare_maps(
-    model: Classifier, inputs: CachedMaps, settings: Settings, *, whole: bool = False
-) -> None:
-    """Reduce cached maps as the model would, and leave only what its head looks at.
-
-    Args:
-        whole: leave all places, even if the head only looks at their mean.
-    """
-    if settings.frozen != "all":
-        return
-    pooled = not whole and not getattr(model.head, "needs_maps", True)
-    if settings.reduce is None and not pooled:
-        return
-    places = 1 if pooled else int(np.prod(inputs.maps.shape[2:]))
-    size = inputs.used * model.backbone.channels * places * (4 if pooled else 2)
-    device = next(model.backbone.buffers()).device
-
-    def prepare(maps: Tensor) -> Tensor:
-        with torch.inference_mode():
-            seen = maps.mean(dim=(2, 3), keepdim=True) if pooled else maps
-            reduced: Tensor = model.backbone.reduction(seen.to(device)).cpu()
-        return (reduced if pooled else reduced.half()).clone()
-
-    inputs.apply(prepare, in_memory=_fits(size))
-
-
-def _bank(settings: Settings, method: Method, pictures: int) -> Bank:
-    """The views of training pictures that a frozen backbone is shown beside the clean one."""
-    if settings.frozen == "nothing":
-        return _NO_BANK
-    wanted = "strong" in method.views
-    number = settings.view_bank or _STRONG_VIEWS
-    return Bank(pictures, wanted or settings.view_bank is not None, number if wanted else 0)
-
-
-def _fits(size: int) -> bool:
-    """Whether so many bytes are well below the free memory; else maps are read from disk."""
-    return size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

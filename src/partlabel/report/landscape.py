@@ -12,14 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from partlabel.data import Batch, in_batches, seed_generator
+from partlabel.inputs import make_inputs
 from partlabel.methods import Method, Task
 from partlabel.models import Classifier
 from partlabel.randomness import key
 from partlabel.report.analysis import Numbers
 from partlabel.report.sample import draw
 from partlabel.run import Run
+from partlabel.selection import locate_all
 from partlabel.terminal import progress
-from partlabel.training import locate_all, make_inputs, task_of
+from partlabel.training import task_of
 
 Direction = dict[str, Tensor]
 

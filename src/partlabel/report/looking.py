@@ -15,6 +15,7 @@ from partlabel.data import Rows, in_batches, read_picture
 from partlabel.errors import InputError
 from partlabel.formats.boxes import BoxFile
 from partlabel.images import ImageFiles
+from partlabel.inputs import make_inputs
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.models.heads import class_maps_of, heat_maps
 from partlabel.pointing import Pointing, boxes_of, highest_places, play
@@ -22,7 +23,7 @@ from partlabel.report.figures import data_address, overlay
 from partlabel.report.sample import Sample
 from partlabel.run import Run
 from partlabel.scoring import thresholds_or_half
-from partlabel.training import locate_all, make_inputs
+from partlabel.selection import locate_all
 
 _IMAGES = 6
 _SIZE = 168  # pixels of a picture

@@ -12,7 +12,7 @@ from partlabel.labels import LabelTable
 from partlabel.randomness import key, keys, uniform
 from partlabel.run import Run
 from partlabel.scoring import Scores, aligned, score
-from partlabel.training import by_humans, choose_rows
+from partlabel.selection import by_humans, choose_rows
 
 _MOST_TRAINING = 2000  # images of the training split that are scored
 

@@ -1,0 +1,87 @@
+"""Which images are trained and validated on, where their files are, and which labels are truth."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.errors import FileError, InputError, count, some
+from partlabel.images import ImageFiles, unreadable
+from partlabel.labels import HUMAN, LabelTable
+from partlabel.randomness import key, keys, uniform
+from partlabel.settings import Settings
+from partlabel.simulate import HOLDOUT
+
+
+def by_humans(table: LabelTable) -> LabelTable:
+    """The labels that a human gave: what a model filled in is no truth to measure by."""
+    return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
+
+
+def choose_rows(
+    table: LabelTable, settings: Settings
+) -> tuple[LabelTable, NDArray[np.int64], NDArray[np.int64]]:
+    """The table without classes that cannot be learned, and the rows to train and validate on."""
+    names = set(table.splits.array.dictionary.to_pylist()) if table.splits is not None else set()
+    split = settings.split or ("train" if "train" in names else None)
+    val_split = settings.val_split or (HOLDOUT if HOLDOUT in names and split != HOLDOUT else None)
+    rows = np.arange(len(table)) if split is None else np.flatnonzero(table.in_split(split))
+    if val_split is not None:
+        val = np.flatnonzero(table.in_split(val_split))
+        rows = np.setdiff1d(rows, val)
+    else:
+        draw = uniform(key(settings.seed, "validation"), keys(table.ids.take(rows)))
+        order = np.argsort(draw, kind="stable")
+        number = round(settings.val * len(rows))
+        val, rows = np.sort(rows[order[:number]]), np.sort(rows[order[number:]])
+    if not len(rows):
+        raise InputError("there are no images to train on")
+    present = table.subset(rows).counts().present
+    empty = [name for name, number in zip(table.classes, present, strict=True) if not number]
+    if empty and not settings.drop_empty:
+        there = table.subset(val).with_classes(empty).counts().present.any()
+        moved = (
+            "the validation images have some: try another --seed or --val-split, or "
+            if there
+            else ""
+        )
+        raise InputError(
+            f"no training image is known to have {some(empty)}; "
+            f"{count(len(empty), 'class', 'classes')} cannot be learned: {moved}"
+            "leave them out with --drop-empty (drop_empty=True)"
+        )
+    if empty:
+        table = table.with_classes([name for name in table.classes if name not in set(empty)])
+    if not len(table.classes):
+        raise InputError("no class is left to learn: no label is known to be present")
+    return table, rows, val
+
+
+def find_files(
+    table: LabelTable, files: ImageFiles, rows: NDArray[np.int64], *, strict: bool
+) -> dict[int, Path]:
+    """The image file of each row; a missing one is an error, and with ``strict`` a broken one."""
+    names = list(table.ids.take(rows))
+    found = dict(zip(rows.tolist(), files.locate(names), strict=True))
+    missing = [name for name, path in zip(names, found.values(), strict=True) if path is None]
+    if missing:
+        raise FileError(
+            files.folder,
+            f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
+            "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
+        )
+    paths = {row: path for row, path in found.items() if path is not None}
+    if strict:
+        broken = unreadable(list(paths.values()))
+        if broken:
+            path, why = next(iter(broken.items()))
+            number = count(len(broken), "image file")
+            raise FileError(path, f"cannot be decoded ({why}); {number} like this, and --strict")
+    return paths
+
+
+def locate_all(table: LabelTable, images: str | os.PathLike[str]) -> list[Path]:
+    """The image file of each row of a table; a missing one is an error."""
+    files = find_files(table, ImageFiles(images), np.arange(len(table)), strict=False)
+    return [files[row] for row in range(len(table))]

@@ -31,6 +31,7 @@ from partlabel.randomness import key, keys, uniform
 from partlabel.schedule import factor
 from partlabel.settings import Settings
 
+STAGES = "stages"  # the folder of the weights that each stage but the last ended with
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at the least
 _SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, a byte each
 
@@ -292,8 +293,12 @@ class Trainer:
         if before.aside:
             self.model.load_state_dict(self.first_weights, strict=False)
             self.progress.best, self.progress.best_epoch = -math.inf, -1
-            self.teacher = None if self.teacher is None else make_teacher(self.model)
-            self.progress.teacher_steps = 0
+        else:
+            kept = self.checkpoint.parent / STAGES / f"{self.progress.stage}.safetensors"
+            kept.parent.mkdir(exist_ok=True)
+            save_state(kept, self.best_weights)
+        if self.teacher is not None:  # it follows anew from where the model now is
+            self.teacher, self.progress.teacher_steps = make_teacher(self.model), 0
         self._start_stage()
 
     def _start_stage(self) -> None:

@@ -14,6 +14,7 @@ from partlabel.losses.assumed import (
     negative_label_smoothing,
 )
 from partlabel.losses.consistency import confident, consistency
+from partlabel.losses.contrastive import Denominator, label_contrast
 from partlabel.losses.entropy import (
     entropy_maximization,
     entropy_minimization,
@@ -32,6 +33,7 @@ from partlabel.losses.selective import selective, splc
 from partlabel.losses.spatial import expected_negative, spatial_consistency
 
 __all__ = [
+    "Denominator",
     "Normalize",
     "assume_negative",
     "asymmetric",
@@ -46,6 +48,7 @@ __all__ = [
     "expected_positive",
     "focal",
     "known_positives",
+    "label_contrast",
     "label_smoothing",
     "negative_label_smoothing",
     "partial_bce",

@@ -16,6 +16,7 @@ from partlabel.methods.bce import Bce
 from partlabel.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.methods.em_apl import EmApl
 from partlabel.methods.expected import ExpectedPositive, Role, RoleLinearInit
+from partlabel.methods.lac import LabelAwareConsistency
 from partlabel.methods.partial_bce import PartialBce
 from partlabel.methods.saliency import SaliencyRegularization
 from partlabel.methods.selective import ClassAwareSelective, SelfPaced
@@ -45,4 +46,5 @@ METHODS: dict[str, type[Method]] = {
     "en-scl": SpatialConsistency,
     "em": EntropyMaximization,
     "em-apl": EmApl,
+    "lac": LabelAwareConsistency,
 }

@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from partlabel.models.heads.decoder import LabelDecoder
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.maps import MapHead, class_maps_of
@@ -11,6 +12,7 @@ from partlabel.models.heads.weldon import Weldon, weldon_pool
 __all__ = [
     "HEADS",
     "GraphRefiner",
+    "LabelDecoder",
     "Linear",
     "MapHead",
     "Refined",
@@ -22,5 +24,10 @@ __all__ = [
     "weldon_pool",
 ]
 
-HEADS: dict[str, type[nn.Module]] = {"linear": Linear, "weldon": Weldon, "saliency": Saliency}
+HEADS: dict[str, type[nn.Module]] = {
+    "linear": Linear,
+    "weldon": Weldon,
+    "saliency": Saliency,
+    "decoder": LabelDecoder,
+}
 """Those that any method can train which has no head of its own."""

@@ -1,0 +1,214 @@
+"""lac: its losses by hand, its queue, its stages, and what every method must do."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance import MethodConformance
+from partlabel.checkpoint import load_state, same
+from partlabel.data import Batch
+from partlabel.errors import FileError, InputError
+from partlabel.labels import LabelTable
+from partlabel.methods import Method, Task
+from partlabel.methods.diary import Diary, read_diary
+from partlabel.methods.lac import LabelAwareConsistency
+from partlabel.methods.queue import EmbeddingQueue
+from partlabel.models import Classifier
+from partlabel.models.heads import LabelDecoder
+from partlabel.settings import make_settings
+from partlabel.training import train
+from test_contrastive import by_hand
+from trained import tiny_model
+
+SMALL = {"width": 16, "delta": 0.5, "queue": 8}
+
+
+class TestLac(MethodConformance):
+    """Its second epoch is its second stage, with a queue."""
+
+    name = "lac"
+    options: ClassVar[dict[str, Any]] = SMALL | {"delta2": 0.5}
+
+
+class TestEndToEnd(MethodConformance):
+    name = "lac"
+    options: ClassVar[dict[str, Any]] = SMALL | {"stages": 1, "denominator": "inter"}
+
+
+class TestWithEmApl(MethodConformance):
+    name = "lac"
+    options: ClassVar[dict[str, Any]] = {"base": "em-apl", "warmup": 1, "width": 16}
+
+
+class TestFrozen(MethodConformance):
+    name = "lac"
+    options = TestLac.options
+    tiny = MethodConformance.tiny | {"frozen": "all", "view_bank": 1}
+
+
+class Maps(torch.nn.Module):
+    """In place of a backbone: its inputs are maps already."""
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        return maps
+
+
+def task(labels: Any) -> Task:
+    names = [f"c{j}" for j in range(labels.shape[1])]
+    table = LabelTable([f"{i}" for i in range(len(labels))], names, labels)
+    return Task(table, table, epochs=4)
+
+
+def ready(method: Method, stage: int) -> Classifier:
+    torch.manual_seed(0)
+    model = Classifier(Maps(), method.head(6, 5), [f"c{j}" for j in range(5)])  # type: ignore[arg-type]
+    model.double().eval()
+    method.double()
+    method.begin_stage(stage, model)
+    return model
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("denominator", ["all", "inter"])
+def test_losses_by_hand(stage: int, denominator: Any) -> None:
+    method = LabelAwareConsistency(delta=0.55, delta2=0.6, width=8, denominator=denominator)
+    model = ready(method, stage)
+    head = model.head
+    assert isinstance(head, LabelDecoder)
+    delta = (0.55, 0.6)[stage]
+    labels = np.array([[1, 0, 0, -1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]])
+    weak, strong = (3 * torch.randn(3, 6, 2, 2, dtype=torch.float64) for _ in range(2))
+    method.prepare(task(labels))
+    past = torch.nn.functional.normalize(torch.randn(3, 2, 128, dtype=torch.float64), dim=2)
+    method.queue.push(past, torch.tensor([0, 1, 1]))
+    batch = Batch(
+        torch.arange(3), torch.from_numpy(labels).double(), {"weak": weak, "strong": strong}
+    )
+    parts = {name: float(part.detach()) for name, part in method.loss(model, batch).items()}
+    with torch.no_grad():
+        p, q = (torch.sigmoid(head(view)).numpy() for view in (weak, strong))
+        z = [head.project(head.embed(view)).numpy() for view in (weak, strong)]
+    an, plc, chosen = 0.0, [], []
+    for cell in np.ndindex(labels.shape):
+        an -= np.log(p[cell] if labels[cell] == 1 else 1 - p[cell]) / labels.size
+        if labels[cell] == 0 and p[cell] >= delta:
+            plc.append(-np.log(q[cell]))
+        if labels[cell] == 0 and 1 - p[cell] >= delta:
+            plc.append(-np.log(1 - q[cell]))
+        if labels[cell] == 1 or (labels[cell] == 0 and p[cell] >= delta):
+            chosen.append(cell)
+    assert len(plc) > 3
+    assert len(chosen) > 4
+    expected = an + np.mean(plc)
+    if stage == 1:
+        now = np.array([z[view][cell] for cell in chosen for view in (0, 1)])
+        classes = np.repeat([cell[1] for cell in chosen], 2)
+        kept = past.flatten(0, 1).numpy(), np.repeat([0, 1, 1], 2)
+        lac = by_hand(now, classes, *kept, 0.5, denominator, 2 * labels.size)
+        assert parts["lac"] == pytest.approx(lac, rel=1e-6)
+        expected += lac
+    assert parts["base"] == pytest.approx(an)
+    assert parts["plc"] == pytest.approx(np.mean(plc))
+    assert parts["loss"] == pytest.approx(expected, rel=1e-6)
+    assert int(method.queue.pushed) == 3 + (len(chosen) if stage == 1 else 0)
+
+
+def test_teaching_has_no_gradient_and_known_labels_are_not_taught() -> None:
+    method = LabelAwareConsistency(lac=0, delta=0.5, width=8)
+    model = ready(method, 0)
+    labels = torch.tensor([[1.0, -1.0, 1.0, -1.0, 1.0]])
+    views = {name: torch.randn(1, 6, 2, 2, dtype=torch.float64) for name in ("weak", "strong")}
+    views["strong"].requires_grad_()
+    method.loss(model, Batch(torch.arange(1), labels, views))["loss"].backward()  # type: ignore[no-untyped-call]
+    assert float(views["strong"].grad.abs().sum()) == 0  # type: ignore[union-attr]
+
+
+@given(
+    size=st.integers(0, 5),
+    pushes=st.lists(st.integers(0, 8), max_size=6),
+)
+def test_the_queue_holds_what_came_last(size: int, pushes: list[int]) -> None:
+    queue = EmbeddingQueue(size, 1)
+    everything: list[int] = []
+    for number in pushes:
+        values = np.arange(len(everything), len(everything) + number)
+        everything += values.tolist()
+        pairs = torch.from_numpy(np.stack([values, values + 0.5], axis=1)).float()[..., None]
+        queue.push(pairs, torch.from_numpy(values))
+    held, classes = queue.read()
+    last = everything[max(len(everything) - size, 0) :]
+    assert sorted(held.flatten().tolist()) == sorted(v + half for v in last for half in (0, 0.5))
+    np.testing.assert_array_equal(held.flatten().floor().numpy(), classes.numpy())
+
+
+def test_the_projection_rests_in_the_first_stage(scene: Path, tmp_path: Path) -> None:
+    call = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options, "ema": 0.5}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    history = run.history()
+    assert [line["stage"] for line in history] == [1, 2]
+    assert "lac" not in history[0]
+    assert history[1]["lac"] > 0
+    first = load_state(run.folder / "stages" / "1.safetensors")
+    torch.manual_seed(0)
+    last = load_state(run.checkpoint)["model"]
+    moved = {name for name in last if not same(first[name], last[name])}
+    assert any("projection" in name for name in moved)
+    pages = read_diary(run.folder, run.last_state()["method"]["diary._extra_state"], 10**6)
+    believed = [history[number - 1]["believed"] for number in pages]
+    assert sorted(pages) == [1, 2]
+    sizes = [len(page) for page in pages.values()]
+    assert sizes == pytest.approx(
+        [b * s for b, s in zip(believed, [sizes[0] / believed[0]] * 2, strict=True)], rel=0.3
+    )
+
+
+def test_half_of_the_epochs_each() -> None:
+    method = LabelAwareConsistency()
+    assert [(s.epochs, s.patience) for s in method.stages(9, None)] == [(5, 3), (4, None)]
+    assert [(s.epochs, s.patience) for s in method.stages(9, 2)] == [(5, 2), (4, 2)]
+    assert [s.epochs for s in LabelAwareConsistency(lac=0).stages(9, None)] == [9]
+    with pytest.raises(InputError, match="two stages need"):
+        method.stages(1, None)
+    with pytest.raises(InputError, match="patience"):
+        LabelAwareConsistency(base="em-apl").stages(8, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lac": 0, "tau": 1}, "tau without lac"),
+        ({"stages": 1, "delta2": 0.8}, "delta2 without a second stage"),
+        ({"alpha": 0.1}, "alpha without base=em"),
+        ({"base": "em", "beta": 0.1}, "beta without base=em-apl"),
+        ({"delta": 0.4}, "greater than or equal to 0.5"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_settings(method="lac", options=options)
+
+
+def test_a_diary_of_another_run_is_refused(tmp_path: Path) -> None:
+    diary = Diary()
+    diary.prepare(Task(None, None, 2, tmp_path))  # type: ignore[arg-type]
+    diary.note(torch.tensor([4, 2]), torch.tensor([[False, True], [True, False]]))
+    diary.turn(1)
+    diary.note(torch.tensor([1]), torch.tensor([[True, True]]))
+    pages = read_diary(tmp_path, diary.get_extra_state(), 10)
+    assert {number: page.tolist() for number, page in pages.items()} == {1: [9, 4], 2: [2, 3]}
+    with pytest.raises(FileError, match="other labels"):
+        read_diary(tmp_path, diary.get_extra_state(), 9)
+    (tmp_path / "diary" / "1.npy").write_bytes(b"nonsense")
+    with pytest.raises(FileError, match="not a page"):
+        read_diary(tmp_path, diary.get_extra_state(), 10)
+
+
+def test_every_base_trains_the_same_head() -> None:
+    for base in ("an", "em", "em-apl"):
+        method = LabelAwareConsistency(base=base)
+        assert isinstance(tiny_model(method, 3).head, LabelDecoder)

@@ -41,6 +41,11 @@ def load_state(path: str | os.PathLike[str]) -> Any:
         raise FileError(path, f"not a checkpoint that partlabel saved ({error})") from error
 
 
+def stage_file(folder: Path, stage: int) -> Path:
+    """Where a run keeps the weights that a stage, from 1, ended with, unless it is the last."""
+    return folder / "stages" / f"{stage}.safetensors"
+
+
 def _take_out(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         name = str(len(tensors))

@@ -5,6 +5,8 @@ labels.arrow         the labels, as they were given
 backbone.safetensors the frozen part of the backbone, if there is one
 last.safetensors     the checkpoint
 best.safetensors     the weights that were kept
+stages/              the weights that each stage but the last ended with
+memory/, diary/      labels that the method gave, or took for present, on the way
 log.csv              a line an epoch
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 
 from torch import nn
 
-from partlabel.checkpoint import load_state
+from partlabel.checkpoint import load_state, stage_file
 from partlabel.errors import FileError, InputError, one_of
 from partlabel.files import atomic_file
 from partlabel.labels import LabelTable
@@ -158,6 +160,11 @@ class Run:
         if not all(isinstance(state.get(part), dict) for part in ("model", "method")):
             raise FileError(self.checkpoint, "holds no model and method")
         return state
+
+    def stage_weights(self, stage: int) -> dict[str, Any]:
+        """The weights that a stage, from 1, ended with; none if it was the last."""
+        path = stage_file(self.folder, stage)
+        return self._weights(str(path.relative_to(self.folder))) if path.is_file() else {}
 
     def _finished(self) -> Record:
         record = self.record

@@ -17,7 +17,7 @@ from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from partlabel.checkpoint import load_state, save_state
+from partlabel.checkpoint import load_state, save_state, stage_file
 from partlabel.data import Batch, Inputs, Rows, in_batches, seed_generator
 from partlabel.ema import follow, make_teacher
 from partlabel.errors import InputError, JobError, some
@@ -31,7 +31,6 @@ from partlabel.randomness import key, keys, uniform
 from partlabel.schedule import factor
 from partlabel.settings import Settings
 
-STAGES = "stages"  # the folder of the weights that each stage but the last ended with
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at the least
 _SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, a byte each
 
@@ -294,9 +293,9 @@ class Trainer:
             self.model.load_state_dict(self.first_weights, strict=False)
             self.progress.best, self.progress.best_epoch = -math.inf, -1
         else:
-            kept = self.checkpoint.parent / STAGES / f"{self.progress.stage}.safetensors"
-            kept.parent.mkdir(exist_ok=True)
-            save_state(kept, self.best_weights)
+            path = stage_file(self.checkpoint.parent, self.progress.stage)
+            path.parent.mkdir(exist_ok=True)
+            save_state(path, self.best_weights)
         if self.teacher is not None:  # it follows anew from where the model now is
             self.teacher, self.progress.teacher_steps = make_teacher(self.model), 0
         self._start_stage()

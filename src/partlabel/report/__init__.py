@@ -17,6 +17,8 @@ from partlabel.images import ImageFiles
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.metrics import Evaluation, evaluate
 from partlabel.report import parts
+from partlabel.report.beliefs import beliefs
+from partlabel.report.embedding import label_embeddings
 from partlabel.report.figures import (
     learning_curves,
     precision_recall,
@@ -82,11 +84,12 @@ def build(
         after_scores=[
             *parts.unknown_labels(sample),
             *parts.pseudo_labels(sample),
+            *beliefs(sample),
             *parts.own_estimates(sample),
             *parts.landscapes(surveyed),
         ],
         looks=looks(sample, thresholds, cache),
-        after_looks=parts.pointing(games, sample.classes),
+        after_looks=[*parts.pointing(games, sample.classes), *label_embeddings(sample, cache)],
         samples=_samples(sample, thresholds),
         settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],
     )

@@ -1,7 +1,7 @@
 """Where runs look: the class maps of their heads, over pictures and against boxes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from partlabel.formats.boxes import BoxFile
 from partlabel.images import ImageFiles
 from partlabel.inputs import make_inputs
 from partlabel.labels import ABSENT, PRESENT, LabelTable
+from partlabel.models import Classifier
 from partlabel.models.heads import class_maps_of, heat_maps
 from partlabel.pointing import Pointing, boxes_of, highest_places, play
 from partlabel.report.figures import data_address, overlay
@@ -89,8 +90,14 @@ def class_maps(run: Run, table: LabelTable, cache: Cache) -> Iterator[tuple[Rows
     """Rows [b] of a table and their class maps [b, C, H, W]; none if the head has none."""
     model = run.classifier()
     score_places = class_maps_of(model.head)
-    if score_places is None:
-        return
+    if score_places is not None:
+        yield from over_maps(run, model, table, cache, score_places)
+
+
+def over_maps(
+    run: Run, model: Classifier, table: LabelTable, cache: Cache, look: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[Rows, Tensor]]:
+    """Rows [b] of a table, and what ``look`` says of their feature maps [b, D, H, W]."""
     paths, settings = locate_all(table, run.record.images), run.settings
     inputs = make_inputs(model, table, paths, settings, cache, lambda message: None, whole=True)
     parts = in_batches(np.arange(len(table)), settings.batch)
@@ -98,8 +105,8 @@ def class_maps(run: Run, table: LabelTable, cache: Cache) -> Iterator[tuple[Rows
         if len(found.rows):
             with torch.inference_mode():
                 features = model.backbone(found.views["clean"].to(model.device))
-                scored = score_places(features).float().cpu()
-            yield found.rows, scored
+                said = look(features).float().cpu()
+            yield found.rows, said
 
 
 def looks(sample: Sample, thresholds: Thresholds, cache: Cache) -> list[dict[str, Any]]:

@@ -6,7 +6,17 @@ import sys
 
 from benchmarks.report import machine
 
-NAMES = ("labels", "open_images", "metrics", "scenes", "trainer", "relabel", "graph", "saliency")
+NAMES = (
+    "labels",
+    "open_images",
+    "metrics",
+    "scenes",
+    "trainer",
+    "relabel",
+    "graph",
+    "saliency",
+    "lac",
+)
 
 if len(sys.argv) == 2 and sys.argv[1] in NAMES:
     importlib.import_module(f"benchmarks.{sys.argv[1]}").run()

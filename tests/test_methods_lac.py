@@ -158,7 +158,7 @@ def test_the_projection_rests_in_the_first_stage(scene: Path, tmp_path: Path) ->
     last = load_state(run.checkpoint)["model"]
     moved = {name for name in last if not same(first[name], last[name])}
     assert any("projection" in name for name in moved)
-    pages = read_diary(run.folder, run.last_state()["method"]["diary._extra_state"], 10**6)
+    pages = read_diary(run.folder, run.last_state()["method"]["diary._extra_state"], 2, 10**6)
     believed = [history[number - 1]["believed"] for number in pages]
     assert sorted(pages) == [1, 2]
     sizes = [len(page) for page in pages.values()]
@@ -199,13 +199,13 @@ def test_a_diary_of_another_run_is_refused(tmp_path: Path) -> None:
     diary.note(torch.tensor([4, 2]), torch.tensor([[False, True], [True, False]]))
     diary.turn(1)
     diary.note(torch.tensor([1]), torch.tensor([[True, True]]))
-    pages = read_diary(tmp_path, diary.get_extra_state(), 10)
+    pages = read_diary(tmp_path, diary.get_extra_state(), 2, 10)
     assert {number: page.tolist() for number, page in pages.items()} == {1: [9, 4], 2: [2, 3]}
     with pytest.raises(FileError, match="other labels"):
-        read_diary(tmp_path, diary.get_extra_state(), 9)
+        read_diary(tmp_path, diary.get_extra_state(), 2, 9)
     (tmp_path / "diary" / "1.npy").write_bytes(b"nonsense")
     with pytest.raises(FileError, match="not a page"):
-        read_diary(tmp_path, diary.get_extra_state(), 10)
+        read_diary(tmp_path, diary.get_extra_state(), 2, 10)
 
 
 def test_every_base_trains_the_same_head() -> None:

@@ -16,7 +16,9 @@ _FOLDER = "diary"
 
 
 class Diary(nn.Module):
-    """A file for each epoch that is over; the current page is saved with the method.
+    """A file for each epoch that is over in which something was taken for present.
+
+    The current page is saved with the method.
 
     A method that decides unknown labels anew in each step has one of these as ``diary``.
     """
@@ -36,10 +38,11 @@ class Diary(nn.Module):
 
     def turn(self, epoch: int) -> None:
         """Before an epoch: put the page of the one before away."""
-        if epoch and self.folder is not None:
+        taken = self.get_extra_state().numpy()
+        if len(taken) and self.folder is not None:
             self.folder.mkdir(exist_ok=True)
             with atomic_file(self.folder / f"{epoch}.npy") as stream:
-                np.save(stream, self.get_extra_state().numpy())
+                np.save(stream, taken)
         self.page = []
 
     def get_extra_state(self) -> Tensor:
@@ -51,23 +54,26 @@ class Diary(nn.Module):
         self.page = [state]
 
 
-def read_diary(folder: Path, last_page: Tensor | None, cells: int) -> dict[int, NDArray[np.int64]]:
+def read_diary(
+    folder: Path, last_page: Tensor | None, epochs: int, cells: int
+) -> dict[int, NDArray[np.int64]]:
     """The cells, row * C + column, that were taken for present, by epoch from 1.
 
     Args:
         folder: of a run.
         last_page: of the epoch that the training ended with; None if it keeps no diary.
+        epochs: how many the training had.
         cells: how many there are, N * C.
     """
     if last_page is None:
         return {}
-    pages = {}
-    for path in sorted((folder / _FOLDER).glob("*.npy"), key=lambda path: int(path.stem)):
+    nothing = np.empty(0, dtype=np.int64)
+    pages = dict.fromkeys(range(1, epochs), nothing) | {epochs: last_page.numpy()}
+    for path in (folder / _FOLDER).glob("[0-9]*.npy"):
         try:
             pages[int(path.stem)] = np.load(path, allow_pickle=False)
         except (OSError, ValueError) as error:
             raise FileError(path, f"not a page of a diary ({error})") from error
-    pages[max(pages, default=0) + 1] = last_page.numpy()
     for number, page in pages.items():
         if page.dtype != np.int64 or page.ndim != 1 or ((page < 0) | (page >= cells)).any():
             raise FileError(folder / _FOLDER / f"{number}.npy", "holds other labels than the run's")

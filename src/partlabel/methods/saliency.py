@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from partlabel import losses
 from partlabel.data import Batch
-from partlabel.methods.base import Method, Task, refuse_idle
+from partlabel.methods.base import Method, Predict, Task, refuse_idle
 from partlabel.methods.bce import warn_of_positives_only
+from partlabel.methods.diary import Diary
 from partlabel.models import Classifier
 from partlabel.models.heads import Saliency
 from partlabel.ranges import Weight
@@ -60,6 +61,7 @@ class SaliencyRegularization(Method):
         self.consistency, self.normalize, self.salient = consistency, normalize, predict == "p_hat"
         if consistency in ("plain", "saliency"):
             self.views = ("weak", "strong")
+        self.diary = Diary()
 
     def head(self, features: int, classes: int) -> nn.Module:
         """The saliency head."""
@@ -68,6 +70,12 @@ class SaliencyRegularization(Method):
     def prepare(self, task: Task) -> None:
         """Warn where this must fail."""
         warn_of_positives_only(task.labels, "sr")
+        self.diary.prepare(task)
+
+    def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
+        """Begin a page of the diary."""
+        self.diary.turn(epoch)
+        return {}
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """Known labels in all views, and what the weak view is sure of."""
@@ -85,7 +93,8 @@ class SaliencyRegularization(Method):
         unknown = losses.consistency(
             learner, batch.labels, self.tau, self.normalize, teacher=weak.detach()
         )
-        sure = losses.confident(weak, batch.labels, self.tau) != 0
+        believed = losses.confident(weak, batch.labels, self.tau)
+        self.diary.note(batch.rows, believed > 0)
         parts |= {"known": known.detach(), "unknown": unknown.detach()}
-        parts["sure"] = sure.sum() / (batch.labels == 0).sum().clamp(min=1)
+        parts["sure"] = (believed != 0).sum() / (batch.labels == 0).sum().clamp(min=1)
         return {"loss": known + unknown, **parts}

@@ -1,5 +1,7 @@
 """Unknown labels that a method took for present while it trained, epoch by epoch."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,7 +40,7 @@ def beliefs(sample: Sample) -> list[Part]:
     """How many labels were taken for present, and how many of these are."""
     run, training = sample.run.run, sample.training
     last = run.last_state()["method"].get("diary._extra_state")
-    pages = read_diary(run.folder, last, training.shape[0] * training.shape[1])
+    pages = read_diary(run.folder, last, len(run.history()), math.prod(training.shape))
     if not any(map(len, pages.values())):
         return []
     caption = (

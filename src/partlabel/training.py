@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from partlabel.allocation import give_back_memory
 from partlabel.calibrate import balanced_thresholds
 from partlabel.checkpoint import load_state, save_state
 from partlabel.data import Rows, in_batches
@@ -89,6 +90,7 @@ def train(
                 "'holdout'; or train on all images with --val 0"
             )
         _fit(run, record, model, method, table, paths, train_rows, val_rows, chosen, cache, watcher)
+    give_back_memory()
     return run
 
 

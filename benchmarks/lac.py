@@ -28,12 +28,12 @@ def _memory() -> None:
     every = normalize(torch.randn(BATCH * CLASSES, WIDTH), dim=1).requires_grad_()
     classes = torch.arange(CLASSES).repeat(BATCH)
     chosen = torch.rand(BATCH * CLASSES) < SHARE
-    losses.label_contrast(every[:64], classes[:64], *NONE).backward()  # type: ignore[no-untyped-call]
+    losses.lac(every[:64], classes[:64], *NONE).backward()  # type: ignore[no-untyped-call]
     costs, needed = [], []
     for way in ("chosen", "all"):
         every.grad, before = None, resident()
         if way == "chosen":
-            cost = losses.label_contrast(every[chosen], classes[chosen], *NONE, TAU)
+            cost = losses.lac(every[chosen], classes[chosen], *NONE, TAU)
         else:
             cost = _all_pairs(every, classes, chosen)
         cost.backward()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""label_contrast against a double loop over all pairs."""
+"""lac against a double loop over all pairs."""
 
 import math
 from typing import Any
@@ -55,7 +55,7 @@ def test_equals_a_double_loop(
     classes, their = rng.integers(0, kinds, now), rng.integers(0, kinds, past)
     known = torch.from_numpy(embeddings), torch.from_numpy(classes)
     past_known = torch.from_numpy(earlier), torch.from_numpy(their)
-    found = losses.label_contrast(*known, *past_known, tau, denominator, total=37)
+    found = losses.lac(*known, *past_known, tau, denominator, total=37)
     expected = by_hand(embeddings, classes, earlier, their, tau, denominator, 37)
     assert float(found) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
@@ -68,7 +68,7 @@ def test_gradients_are_right_and_reach_current_embeddings_alone(denominator: Any
     classes, their = torch.tensor([0, 0, 1, 1, 2, 0, 3]), torch.tensor([0, 1, 1, 4])
 
     def cost(embeddings: torch.Tensor) -> torch.Tensor:
-        return losses.label_contrast(embeddings, classes, past, their, 0.5, denominator)
+        return losses.lac(embeddings, classes, past, their, 0.5, denominator)
 
     assert torch.autograd.gradcheck(cost, (now,))
     cost(now).backward()  # type: ignore[no-untyped-call]
@@ -84,7 +84,7 @@ def test_odd_choices_cost_nothing_or_something_finite(classes: list[int], denomi
     now = torch.from_numpy(unit(rng, len(classes))).requires_grad_()
     none = torch.empty(0, D, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
     kinds = torch.tensor(classes, dtype=torch.int64)
-    cost = losses.label_contrast(now, kinds, *none, 0.5, denominator)
+    cost = losses.lac(now, kinds, *none, 0.5, denominator)
     cost.backward()  # type: ignore[no-untyped-call]
     assert now.grad is not None
     assert bool(torch.isfinite(now.grad).all())
@@ -100,7 +100,7 @@ def test_pulls_classes_together() -> None:
     optimizer = torch.optim.Adam([free], lr=0.1)
     for _ in range(100):
         now = torch.nn.functional.normalize(free, dim=1)
-        cost = losses.label_contrast(now, classes, *none)
+        cost = losses.lac(now, classes, *none)
         optimizer.zero_grad()
         cost.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

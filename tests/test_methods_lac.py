@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance import MethodConformance
+from partlabel import losses
 from partlabel.checkpoint import load_state, same
 from partlabel.data import Batch
 from partlabel.errors import FileError, InputError
 from partlabel.labels import LabelTable
-from partlabel.methods import Method, Task
+from partlabel.methods import METHODS, Method, Task
 from partlabel.methods.diary import Diary, read_diary
 from partlabel.methods.lac import LabelAwareConsistency
 from partlabel.methods.queue import EmbeddingQueue
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder
 from partlabel.settings import make_settings
+from partlabel.trainer import Trainer
 from partlabel.training import train
 from test_contrastive import by_hand
 from trained import tiny_model
@@ -49,6 +51,13 @@ class TestFrozen(MethodConformance):
     name = "lac"
     options = TestLac.options
     tiny = MethodConformance.tiny | {"frozen": "all", "view_bank": 1}
+
+
+class TestBaseAlone(MethodConformance):
+    """The decoder without what lac adds: one view."""
+
+    name = "lac"
+    options: ClassVar[dict[str, Any]] = {"plc": 0, "lac": 0, "width": 16, "base": "em"}
 
 
 class Maps(torch.nn.Module):
@@ -118,14 +127,14 @@ def test_losses_by_hand(stage: int, denominator: Any) -> None:
     assert int(method.queue.pushed) == 3 + (len(chosen) if stage == 1 else 0)
 
 
-def test_teaching_has_no_gradient_and_known_labels_are_not_taught() -> None:
-    method = LabelAwareConsistency(lac=0, delta=0.5, width=8)
-    model = ready(method, 0)
-    labels = torch.tensor([[1.0, -1.0, 1.0, -1.0, 1.0]])
-    views = {name: torch.randn(1, 6, 2, 2, dtype=torch.float64) for name in ("weak", "strong")}
-    views["strong"].requires_grad_()
-    method.loss(model, Batch(torch.arange(1), labels, views))["loss"].backward()  # type: ignore[no-untyped-call]
-    assert float(views["strong"].grad.abs().sum()) == 0  # type: ignore[union-attr]
+def test_only_the_strong_view_learns_and_only_what_is_unknown() -> None:
+    torch.manual_seed(0)
+    weak, strong = (torch.randn(2, 4, requires_grad=True) for _ in range(2))
+    labels = torch.tensor([[1, 0, -1, 0], [0, -1, 0, 1]])
+    losses.plc(strong, labels, 0.5, teacher=weak).backward()  # type: ignore[no-untyped-call]
+    assert weak.grad is None
+    assert strong.grad is not None
+    assert torch.equal(strong.grad != 0, labels == 0)
 
 
 @given(
@@ -146,30 +155,93 @@ def test_the_queue_holds_what_came_last(size: int, pushes: list[int]) -> None:
     np.testing.assert_array_equal(held.flatten().floor().numpy(), classes.numpy())
 
 
-def test_the_projection_rests_in_the_first_stage(scene: Path, tmp_path: Path) -> None:
-    call = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options, "ema": 0.5}
+class Watched:
+    """What a trainer has at the start of each stage, and each epoch's weights when it is over."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> None:
+        self.started: list[dict[str, Any]] = []
+        self.after: list[dict[str, torch.Tensor]] = []
+        start, end = Trainer._start_stage, Trainer._end_epoch
+        watched = self
+
+        def begin(self: Trainer) -> None:
+            start(self)
+            assert self.teacher is not None
+            assert isinstance(self.model.head, LabelDecoder)
+            assert self.model.head.projection is not None
+            moves = {p.requires_grad for p in self.model.head.projection.parameters()}
+            model, teacher = self.model.trained_weights(), self.teacher.trained_weights()
+            steps = self.progress.teacher_steps
+            watched.started.append(
+                {"model": model, "teacher": teacher, "steps": steps, "projection": moves}
+            )
+
+        def finish(self: Trainer, *rest: Any) -> None:
+            watched.after.append(self.model.trained_weights())
+            end(self, *rest)
+
+        def validate(self: Trainer, model: Classifier) -> float:
+            return scores[self.progress.epoch] if model is self.model else 0.0
+
+        monkeypatch.setattr(Trainer, "_start_stage", begin)
+        monkeypatch.setattr(Trainer, "_end_epoch", finish)
+        monkeypatch.setattr(Trainer, "_validate", validate)
+
+
+def test_the_second_stage_starts_from_the_best_of_the_first(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch, [0.9, 0.1, 0.8, 0.95])
+    call = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options, "epochs": 4}
     run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    first, second = watched.started
+    assert (first["projection"], second["projection"]) == ({False}, {True})
+    assert not same(watched.after[0], watched.after[1])
+    assert same(second["model"], watched.after[0])
+    assert same(second["teacher"], watched.after[0])  # not a mean that began in the first stage
+    assert second["steps"] == 0
+    assert same(run.stage_weights(1), watched.after[0])
+    assert same(load_state(run.folder / "best.safetensors"), watched.after[3])
     history = run.history()
-    assert [line["stage"] for line in history] == [1, 2]
-    assert "lac" not in history[0]
-    assert history[1]["lac"] > 0
-    first = load_state(run.folder / "stages" / "1.safetensors")
-    torch.manual_seed(0)
-    last = load_state(run.checkpoint)["model"]
-    moved = {name for name in last if not same(first[name], last[name])}
-    assert any("projection" in name for name in moved)
-    pages = read_diary(run.folder, run.last_state()["method"]["diary._extra_state"], 2, 10**6)
-    believed = [history[number - 1]["believed"] for number in pages]
-    assert sorted(pages) == [1, 2]
-    sizes = [len(page) for page in pages.values()]
-    assert sizes == pytest.approx(
-        [b * s for b, s in zip(believed, [sizes[0] / believed[0]] * 2, strict=True)], rel=0.3
-    )
+    assert [("lac" in line) for line in history] == [False, False, True, True]
+
+
+def test_it_is_said_if_the_second_stage_had_no_effect(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Watched(monkeypatch, [0.9, 0.1])
+    call = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options}
+    train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "epoch 1, of stage 1 of 2, was the best and is kept" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("lac", {"delta": 0.5, "width": 16}), ("sr", {"tau": 0.5})]
+)
+def test_the_diary_holds_what_the_weak_view_believed(name: str, options: Any) -> None:
+    method = METHODS[name](**options)
+    labels = np.array([[1, 0, 0, -1, 0], [0, 0, 1, 0, 0], [0, -1, 0, 0, 0]])
+    method.prepare(task(labels))
+    model = ready(method, 0)
+    views = {n: 3 * torch.randn(3, 6, 3, 3, dtype=torch.float64) for n in ("weak", "strong")}
+    rows = torch.tensor([2, 0, 1])
+    method.loss(model, Batch(rows, torch.from_numpy(labels[rows]).double(), views))
+    with torch.no_grad():
+        p = torch.sigmoid(model.head(views["weak"])).numpy()
+    expected = {
+        5 * int(rows[i]) + j
+        for i, j in np.ndindex(3, 5)
+        if labels[rows[i], j] == 0 and p[i, j] >= 0.5
+    }
+    assert isinstance(method.diary, Diary)
+    assert set(method.diary.get_extra_state().tolist()) == expected
+    assert 0 < len(expected) < 10
 
 
 def test_half_of_the_epochs_each() -> None:
     method = LabelAwareConsistency()
-    assert [(s.epochs, s.patience) for s in method.stages(9, None)] == [(5, 3), (4, None)]
+    assert [(s.epochs, s.patience) for s in method.stages(9, None)] == [(5, 5), (4, None)]
     assert [(s.epochs, s.patience) for s in method.stages(9, 2)] == [(5, 2), (4, 2)]
     assert [s.epochs for s in LabelAwareConsistency(lac=0).stages(9, None)] == [9]
     with pytest.raises(InputError, match="two stages need"):
@@ -186,6 +258,7 @@ def test_half_of_the_epochs_each() -> None:
         ({"alpha": 0.1}, "alpha without base=em"),
         ({"base": "em", "beta": 0.1}, "beta without base=em-apl"),
         ({"delta": 0.4}, "greater than or equal to 0.5"),
+        ({"plc": 0, "lac": 0, "delta": 0.8}, "delta without plc or lac"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(options: Any, message: str) -> None:

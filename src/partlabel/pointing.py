@@ -136,6 +136,11 @@ def boxes_of(table: LabelTable, stated: BoxFile, files: ImageFiles) -> Boxes:
             f"run's, such as {some(table.classes[:3])}; names must be the same"
         )
     used = (row >= 0) & (column >= 0)
+    if not used.any():
+        raise InputError(
+            f"{stated.path}: has no box of a class of the run's in the {len(table):,} training and "
+            "validation images that are looked at"
+        )
     rows = np.unique(row[used])
     sizes = np.ones((len(table), 2))
     for here in rows.tolist():

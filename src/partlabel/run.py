@@ -203,7 +203,8 @@ def make_head(settings: Settings, method: Method, features: int, classes: int) -
     if settings.head is None:
         head = method.head(features, classes)
     else:
-        given = {"dropout": method.dropout, **settings.head_options}
+        said = {"dropout": method.dropout} if method.dropout else {}  # else the head's own default
+        given = said | settings.head_options
         head = HEADS[settings.head](features, classes, **given)
     return method.refine(head, classes)
 

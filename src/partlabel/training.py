@@ -26,7 +26,7 @@ from partlabel.randomness import key
 from partlabel.run import Record, Run, build, open_folder
 from partlabel.selection import by_humans, choose_rows, find_files
 from partlabel.settings import Settings, make_settings
-from partlabel.trainer import Examples, Trainer, gather
+from partlabel.trainer import Examples, Progress, Trainer, gather
 from partlabel.watching import Display, need_tensorboard, watch
 
 _FITTED = 2000  # images that the reduction of features is found on
@@ -139,6 +139,7 @@ def _fit(
     if len(trainer.broken) + len(broken) >= len(train_rows) and not done.total_steps:
         raise JobError("no training image could be read")
     run.write_log(done.history)
+    _tell_which_stage(trainer, done, watcher)
     rounds = [line["epoch"] for line in done.history if "pseudo_labels" in line]
     if rounds and done.best_epoch + 1 < rounds[0]:
         watcher.note(
@@ -154,6 +155,17 @@ def _fit(
         found = balanced_thresholds(scores, truth.dense(judged)).tolist()
         record.thresholds = [None if np.isnan(value) else value for value in found]
     run.write(record)
+
+
+def _tell_which_stage(trainer: Trainer, done: Progress, watcher: Display) -> None:
+    """Say so if later stages have no effect on what is kept."""
+    stage = next((x["stage"] for x in done.history if x["epoch"] == done.best_epoch + 1), 0)
+    if 0 < stage < len(trainer.stages):
+        watcher.note(
+            f"epoch {done.best_epoch + 1}, of stage {stage} of {len(trainer.stages)}, was the best "
+            "and is kept: what came after had no effect on the model. --keep last keeps the last "
+            "epoch"
+        )
 
 
 def _other_members(

@@ -13,8 +13,8 @@ from partlabel.losses.assumed import (
     label_smoothing,
     negative_label_smoothing,
 )
-from partlabel.losses.consistency import confident, consistency
-from partlabel.losses.contrastive import Denominator, label_contrast
+from partlabel.losses.consistency import confident, plc
+from partlabel.losses.contrastive import Denominator, lac
 from partlabel.losses.entropy import (
     entropy_maximization,
     entropy_minimization,
@@ -40,7 +40,6 @@ __all__ = [
     "batch_bce",
     "bce",
     "confident",
-    "consistency",
     "down_weighted",
     "entropy_maximization",
     "entropy_minimization",
@@ -48,11 +47,12 @@ __all__ = [
     "expected_positive",
     "focal",
     "known_positives",
-    "label_contrast",
     "label_smoothing",
+    "lac",
     "negative_label_smoothing",
     "partial_bce",
     "partial_weight",
+    "plc",
     "role",
     "selective",
     "soft_negative",

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from partlabel.losses.cells import precise
-from partlabel.losses.known import Normalize, bce
+from partlabel.losses.known import bce
 
 
 def confident(logits: Tensor, labels: Tensor, threshold: float = 0.6) -> Tensor:
@@ -26,21 +26,19 @@ def confident(logits: Tensor, labels: Tensor, threshold: float = 0.6) -> Tensor:
     return torch.where(labels == 0, signs, 0)
 
 
-def consistency(
-    logits: Tensor,
-    labels: Tensor,
-    threshold: float = 0.6,
-    normalize: Normalize = "batch",
-    *,
-    teacher: Tensor,
-) -> Tensor:
-    """Cross-entropy of one view on what another view of the same pictures is sure of.
+def plc(logits: Tensor, labels: Tensor, delta: float = 0.6, *, teacher: Tensor) -> Tensor:
+    """Pseudo-labelling consistency: one view learns what another of the same pictures is sure of.
+
+    The mean of the cross-entropy over the cells that are learned, 0 if there are none.
 
     Args:
         logits: [B, C] of the view that learns.
         labels: [B, C] of which only unknown ones count.
-        threshold: see :func:`confident`.
-        normalize: see :func:`bce`.
-        teacher: [B, C] logits of the other view, without gradient.
+        delta: how sure, either way; see :func:`confident`.
+        teacher: [B, C] logits of the other view, which get no gradient.
+
+    >>> sure_of_the_first = torch.tensor([[3.0, 0.1]])
+    >>> plc(torch.tensor([[0.0, 9.0]]), torch.zeros(1, 2), teacher=sure_of_the_first)
+    tensor(0.6931)
     """
-    return bce(logits, confident(teacher, labels, threshold), normalize)
+    return bce(logits, confident(teacher, labels, delta), "batch")

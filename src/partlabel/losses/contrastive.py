@@ -13,7 +13,7 @@ from torch import Tensor
 Denominator = Literal["all", "inter"]
 
 
-def label_contrast(
+def lac(
     embeddings: Tensor,
     classes: Tensor,
     past: Tensor,

@@ -28,7 +28,7 @@ Base = Literal["an", "em", "em-apl"]
 Threshold = Annotated[float, Field(ge=0.5, le=1)]
 
 _PROJECTION = 128
-_PATIENCE = 3
+_PATIENCE = 5
 
 
 class LabelAwareConsistency(Method):
@@ -38,10 +38,11 @@ class LabelAwareConsistency(Method):
     the strong one what it is sure of (PLC). In the second, embeddings of labels that are known or
     believed to be present are pulled to those of the same class, in the batch and in a queue of
     past ones, and away from others. The first stage has half of the epochs, rounded up, and ends
-    after 3 (or --patience) without a better validation.
+    after 5 (or --patience) without a better validation.
 
-    The rows of the paper's ablation: AN ``--method an --head decoder``, with PLC ``lac=0``, with
-    LAC end to end ``stages=1 queue=0``, in two stages ``queue=0``, and as it is.
+    The rows of the paper's ablation: AN ``plc=0 lac=0``, with PLC ``lac=0``, with LAC end to end
+    ``stages=1 queue=0``, in two stages ``queue=0``, and as it is. With ``base``, the first of these
+    is another loss with the same decoder. To train the whole network the paper has --lr 1e-4.
 
     Args:
         delta: how sure the weak view must be in the first stage. Paper: from 0.5 to 0.9, chosen on
@@ -62,7 +63,7 @@ class LabelAwareConsistency(Method):
     """
 
     ema = 0.9997
-    views = ("weak", "strong")
+    views: tuple[str, ...] = ("weak", "strong")
     defaults: ClassVar[dict[str, Any]] = {
         "optimizer": "adamw",
         "weight_decay": 0.01,
@@ -95,6 +96,7 @@ class LabelAwareConsistency(Method):
             stages=stages != 2,
             denominator=denominator != "all",
         )
+        refuse_idle("plc or lac", plc + lac > 0, delta=delta != 0.6)
         refuse_idle("a second stage", stages == 2 and lac > 0, delta2=delta2 != 0.9)
         refuse_idle("base=em or em-apl", base != "an", alpha=alpha != 0.2)
         refuse_idle("base=em-apl", base == "em-apl", beta=beta != 0.02, warmup=warmup != 5)
@@ -109,6 +111,8 @@ class LabelAwareConsistency(Method):
         self.width, self.dropout = width, dropout
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
         self.stage = 0
+        if not plc and not lac:
+            self.views = ("weak",)
 
     def head(self, features: int, classes: int) -> nn.Module:
         """The decoder, with a projection if embeddings are compared."""
@@ -153,16 +157,20 @@ class LabelAwareConsistency(Method):
         """The base loss on the weak view, PLC on the strong one, LAC between all embeddings."""
         head, delta = model.head, self.deltas[self.stage]
         assert isinstance(head, LabelDecoder)
-        seen = torch.cat([batch.views["weak"], batch.views["strong"]])
+        seen = torch.cat([batch.views[name] for name in self.views])
         embeddings = head.embed(model.backbone(seen))
-        weak, strong = head.classify(embeddings).chunk(2)
+        logits = head.classify(embeddings)
+        weak, strong = logits[: len(batch)], logits[-len(batch) :]
         base = self.base.cost(weak, batch)
-        plc = losses.consistency(strong, batch.labels, delta, teacher=weak.detach())
+        positives = losses.known_positives(weak.detach(), batch.labels)
+        if len(self.views) == 1:
+            return {"loss": base, "positives": positives}
         believed = losses.confident(weak, batch.labels, delta)
         self.diary.note(batch.rows, believed > 0)
+        plc = losses.plc(strong, batch.labels, delta, teacher=weak)
         parts = {
             "loss": base + self.plc * plc,
-            "positives": losses.known_positives(weak.detach(), batch.labels),
+            "positives": positives,
             "base": base.detach(),
             "plc": plc.detach(),
             "believed": (believed > 0).sum() / len(batch),
@@ -180,7 +188,7 @@ class LabelAwareConsistency(Method):
         pairs = torch.stack([view[image, column] for view in embeddings.chunk(2)], dim=1)
         pairs = head.project(pairs)
         past, past_classes = self.queue.read()
-        loss = losses.label_contrast(
+        loss = losses.lac(
             pairs.flatten(0, 1),
             column.repeat_interleave(2),
             past,

@@ -15,7 +15,7 @@ from partlabel.methods.base import Method, Predict, Task, refuse_idle
 from partlabel.methods.bce import warn_of_positives_only
 from partlabel.methods.diary import Diary
 from partlabel.models import Classifier
-from partlabel.models.heads import Saliency
+from partlabel.models.heads import Saliency, saliency_pool
 from partlabel.ranges import Weight
 
 Consistency = Literal["none", "pl", "plain", "saliency"]
@@ -55,7 +55,9 @@ class SaliencyRegularization(Method):
         predict: Literal["p_hat", "p"] = "p_hat",
     ) -> None:
         super().__init__()
-        refuse_idle("saliency=true", saliency, alpha=alpha != 0.5, k=k != 5)
+        refuse_idle("saliency=true", saliency, alpha=alpha != 0.5)
+        shown = predict != "p_hat"
+        refuse_idle("saliency=true and an alpha", saliency and alpha > 0, k=k != 5, predict=shown)
         refuse_idle("a consistency", consistency != "none", tau=tau != 0.6)
         self.alpha, self.k, self.tau = (alpha if saliency else 0.0), k, tau
         self.consistency, self.normalize, self.salient = consistency, normalize, predict == "p_hat"
@@ -82,7 +84,7 @@ class SaliencyRegularization(Method):
         assert isinstance(model.head, Saliency)
         seen = torch.cat([batch.views[name] for name in self.views])
         maps = model.head.class_maps(model.backbone(seen))
-        logits = model.head.pool(maps)
+        logits = saliency_pool(maps, self.alpha, self.k)
         labels = batch.labels.repeat(len(self.views), 1)
         known = losses.bce(logits, labels, self.normalize)
         parts = {"positives": losses.known_positives(logits.detach(), labels)}
@@ -90,11 +92,9 @@ class SaliencyRegularization(Method):
             return {"loss": known, **parts}
         said = maps.mean(dim=(2, 3)) if self.consistency == "plain" else logits
         weak, learner = said[: len(batch)], said[-len(batch) :]
-        unknown = losses.consistency(
-            learner, batch.labels, self.tau, self.normalize, teacher=weak.detach()
-        )
         believed = losses.confident(weak, batch.labels, self.tau)
         self.diary.note(batch.rows, believed > 0)
+        unknown = losses.bce(learner, believed, self.normalize)
         parts |= {"known": known.detach(), "unknown": unknown.detach()}
         parts["sure"] = (believed != 0).sum() / (batch.labels == 0).sum().clamp(min=1)
         return {"loss": known + unknown, **parts}

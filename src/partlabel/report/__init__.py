@@ -26,7 +26,7 @@ from partlabel.report.figures import (
     thumbnail,
 )
 from partlabel.report.landscape import survey
-from partlabel.report.looking import looks, pointing_game
+from partlabel.report.looking import about_looks, looks, pointing_game
 from partlabel.report.parts import percent
 from partlabel.report.sample import Sample, take_sample
 from partlabel.run import Run
@@ -89,6 +89,7 @@ def build(
             *parts.landscapes(surveyed),
         ],
         looks=looks(sample, thresholds, cache),
+        looks_about=about_looks(sample),
         after_looks=[*parts.pointing(games, sample.classes), *label_embeddings(sample, cache)],
         samples=_samples(sample, thresholds),
         settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],

@@ -5,6 +5,7 @@ from matplotlib import colormaps
 from numpy.typing import NDArray
 
 from partlabel.drawing import panels, styled, svg
+from partlabel.errors import count
 from partlabel.labels import PRESENT
 from partlabel.models.heads import LabelDecoder
 from partlabel.report.looking import Cache, over_maps
@@ -61,12 +62,15 @@ def label_embeddings(sample: Sample, cache: Cache) -> list[Part]:
     said = [
         f"{name} {same:.2f} within a class and {other:.2f} between classes"
         for name, (same, other) in ((n, cohesion(c, column)) for n, c in clouds.items())
+        if not np.isnan([same, other]).any()
     ]
+    classes = count(len(np.unique(column)), "class", "classes")
     caption = (
-        f"A point is a label that is present in a validation image, of the {_CLASSES} commonest "
-        "classes, along the two directions in which their embeddings differ most. The mean "
-        f"cosine of two embeddings is {', '.join(said)}."
+        f"A point is a label that is present in a validation image, of {classes} (the commonest), "
+        "along the two directions in which their embeddings differ most."
     )
+    if said:
+        caption += f" The mean cosine of two embeddings is {', '.join(said)}."
     figure = _drawn(clouds, column, sample.classes)
     return [Part("Embeddings of labels", caption, figure)]
 

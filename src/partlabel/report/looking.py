@@ -18,7 +18,7 @@ from partlabel.images import ImageFiles
 from partlabel.inputs import make_inputs
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.models import Classifier
-from partlabel.models.heads import class_maps_of, heat_maps
+from partlabel.models.heads import LabelDecoder, class_maps_of, heat_maps
 from partlabel.pointing import Pointing, boxes_of, highest_places, play
 from partlabel.report.figures import data_address, overlay
 from partlabel.report.sample import Sample
@@ -141,6 +141,17 @@ def looks(sample: Sample, thresholds: Thresholds, cache: Cache) -> list[dict[str
             }
         )  # fmt: skip
     return found
+
+
+def about_looks(sample: Sample) -> str:
+    """What colour means, which depends on the head."""
+    attends = any(isinstance(seen.run.classifier().head, LabelDecoder) for seen in sample.runs)
+    if attends:
+        return (
+            "A decoder has no scores of places: of it, red are the places that the query of the "
+            "label looks at more than at others, be it there or not."
+        )
+    return "One without colour has no place that speaks for the label."
 
 
 def _by_row(parts: Iterator[tuple[Rows, Tensor]]) -> Iterator[tuple[int, Tensor]]:

@@ -27,10 +27,13 @@ class LabelDecoder(nn.Module):
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        width: of embeddings and attention; D if that is less. The paper does not tell its own.
+        width: of embeddings and attention, made a multiple of ``heads``; D if that is less. The
+            paper does not tell its own.
         heads: of attention.
         dropout: share of the numbers left out in training, in both blocks.
         projection: width of projected embeddings, 0 for none. Paper: 128.
+
+    Places have no numbers: what a place means is what is seen there, and any size of map will do.
     """
 
     needs_maps = True
@@ -42,6 +45,7 @@ class LabelDecoder(nn.Module):
         width: Width = 256,
         heads: Width = 4,
         dropout: Dropout = 0.1,
+        *,
         projection: Annotated[int, Field(ge=0)] = 0,
     ) -> None:
         super().__init__()
@@ -88,15 +92,15 @@ class LabelDecoder(nn.Module):
         return normalize(self.projection(embeddings).to(self.weight.dtype), dim=-1)
 
     def class_maps(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C, H, W]: how much the query of a class looks at each place.
+        """[B, D, H, W] to [B, C, H, W]: how much more than evenly a query looks at each place.
 
-        The mean over attention heads; the places of a map sum to 1.
+        The mean over attention heads, less 1 / (H W): the places of a map sum to 0.
         """
         places = self._places(maps)
         queries = self.queries.expand(len(maps), -1, -1)
         _, weights = self.attend(queries, places, places, need_weights=True)
         assert isinstance(weights, Tensor)
-        return weights.view(*weights.shape[:2], *maps.shape[2:])
+        return (weights - 1 / weights.shape[2]).view(*weights.shape[:2], *maps.shape[2:])
 
     def _places(self, maps: Tensor) -> Tensor:
         """[B, D, H, W] to [B, H * W, width], after the places have attended to each other."""

@@ -5,6 +5,7 @@
 
 from typing import Annotated
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -40,7 +41,8 @@ def heat_maps(class_maps: Tensor) -> Tensor:
     A map without a positive place is 0 everywhere.
     """
     positive = class_maps.relu()
-    return positive / positive.amax(dim=(-2, -1), keepdim=True).clamp(min=1e-30)
+    highest = positive.amax(dim=(-2, -1), keepdim=True)
+    return positive / highest.clamp(min=torch.finfo(positive.dtype).tiny)
 
 
 class Saliency(MapHead):

@@ -45,7 +45,7 @@ def test_a_bank_holds_what_the_backbone_makes_of_views(
     bank = Bank(pictures=4, flip=True, strong=2)
     maps = cached_maps(backbone, "b", shown, tmp_path, bank=bank, told=said.append)
     assert len(said) == 1
-    assert "4 pictures" in said[0]
+    assert "12 further views" in said[0]
     allowed = {"weak": [("clean", 0), ("flip", 0)], "strong": [("strong", 0), ("strong", 1)]}
     for view, kinds in allowed.items():
         drawn = torch.stack([seen(maps, view, epoch) for epoch in range(12)])

@@ -28,13 +28,13 @@ def train(
     images: Images,
     out: Annotated[Path, typer.Option("--out", help="The folder of the run; new or empty.")],
     method: Annotated[str, typer.Option(help="How to learn, such as bce, an, em, em-apl; see: partlabel methods")],
-    head: Annotated[Optional[str], _option(help="linear (the mean of the feature map), weldon or saliency (places of class maps), where a method has none of its own. (default: linear)")] = None,  # noqa: UP045
+    head: Annotated[Optional[str], _option(help="linear (the mean of the feature map), weldon or saliency (places of class maps), or decoder (a query per class), where a method has none of its own. (default: linear)")] = None,  # noqa: UP045
     head_options: Annotated[Optional[list[str]], _option("--head-set", help="key=value: a setting of the head, such as k=3; may be repeated.")] = None,  # noqa: UP045
     backbone: Annotated[Optional[str], _option(help="A network of timm. (default: tf_efficientnet_lite0)")] = None,  # noqa: UP045
     weights: Annotated[Optional[str], _option(help="none, imagenet, or a file. (default: imagenet)")] = None,  # noqa: UP045
     frozen: Annotated[bool, _option("--frozen", help="Keep the backbone as it is; its features are cached, and the head trains in seconds.")] = False,
     unfreeze: Annotated[Optional[str], _option(help="last: train all that comes after the last map of stride 16.")] = None,  # noqa: UP045
-    reduce: Annotated[Optional[int], _option(help="With --frozen: keep so many principal components of the features, such as 384; with weight decay this often generalises better.")] = None,  # noqa: UP045
+    reduce: Annotated[Optional[int], _option(help="With --frozen: keep so many principal components of the features, such as 384; with weight decay (3e-2) and a larger --lr (3e-3) this often generalises better.")] = None,  # noqa: UP045
     view_bank: Annotated[Optional[int], _option("--view-bank", help="With --frozen or --unfreeze: so many strong versions of each training picture are cached, and a mirrored one, for methods that compare views. (default: 2 for those)")] = None,  # noqa: UP045
     size: Annotated[Optional[int], _option(help="Pixels; pictures are squashed to a square. (default: 224)")] = None,  # noqa: UP045
     epochs: Annotated[Optional[int], _option(help="(default: 15)")] = None,  # noqa: UP045

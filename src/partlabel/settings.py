@@ -78,12 +78,13 @@ def make_settings(**given: Any) -> Settings:
 
 
 def _read_head(method: type[Method], head: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    if method.head is not Method.head and (head or given):
+        said = "--head-set" if head is None else f"--head {head}"
+        raise InputError(f"{said}: this method has a head of its own, with settings of --set")
     if head is None:
         if given:
             raise InputError("--head-set: say which head with --head")
         return {}
-    if method.head is not Method.head:
-        raise InputError(f"--head {head}: this method has a head of its own")
     return read_options(HEADS[one_of("head", head, HEADS)], given, "--head-set")
 
 

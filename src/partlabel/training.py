@@ -196,6 +196,8 @@ def _task(table: LabelTable, train: Rows, val: Rows, settings: Settings, run: Ru
 def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows) -> str:
     """What is trained and validated on, and what is left out."""
     lines = f"training on {count(len(train), 'image')}, validating on {count(len(val), 'image')}"
+    labelled = int(np.count_nonzero(np.diff(by_humans(table.subset(val)).cells.starts)))
+    lines += f" ({labelled:,} with a known label)" if labelled < len(val) else ""
     if table.splits is not None:
         used = set(table.splits.take(np.concatenate([train, val])))
         unused = sorted({name for name in table.splits if name} - used)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from partlabel.data import Inputs, Pictures, Rows, in_batches
 from partlabel.errors import count
-from partlabel.features.store import MapStore, content_key, fill
+from partlabel.features.store import MapStore, content_key, fill, view_key
 from partlabel.models import Backbone
 from partlabel.randomness import key, keys, uniform
 
@@ -149,11 +149,12 @@ def cached_maps(
     how: dict[str, Any] = {"workers": workers, "progress": progress}
     clean = fill(store, pictures, contents, compute, broken=broken, **how)
     choices = {"clean": [clean], "weak": [clean], "strong": []}
-    if bank.views():
-        size = bank.pictures * len(bank.views()) * store.size
-        of_what = count(bank.pictures, "picture")
-        told(f"further views of {of_what} take {size / 1e6:,.0f} MB in {store.folder}")
     first = contents[: bank.pictures]
+    wanted = {view_key(one, view, number) for _, view, number in bank.views() for one in first}
+    missing = len(wanted - store.places.keys())
+    if missing:
+        size, of_what = missing * store.size, count(missing, "further view", "further views")
+        told(f"computing {of_what} of pictures, {size / 1e6:,.0f} MB in {store.folder}")
     names = [content.hex() for content in first]
     varied = Pictures(names, pictures.paths[: bank.pictures], backbone.size, seed=0)
     for serves, view, number in bank.views():

@@ -62,12 +62,12 @@ class LabelAwareConsistency(Method):
         dropout: of the decoder.
     """
 
-    ema = 0.9997
     views: tuple[str, ...] = ("weak", "strong")
     defaults: ClassVar[dict[str, Any]] = {
         "optimizer": "adamw",
         "weight_decay": 0.01,
         "schedule": "onecycle",
+        "ema": 0.9997,
     }
 
     def __init__(

@@ -45,7 +45,7 @@ def beliefs(sample: Sample) -> list[Part]:
         return []
     caption = (
         "Unknown training labels that the model took for present while it learned, and taught "
-        "itself. "
+        "itself (what it took for absent is not shown). "
     )
     if sample.truth is None:
         caption += "With --truth, this also shows how many of them are right."

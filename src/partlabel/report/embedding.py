@@ -52,7 +52,7 @@ def label_embeddings(sample: Sample, cache: Cache) -> list[Part]:
     table = sample.looked_at.subset(first + rows)
     moments = {
         "before the second stage": run.stage_weights(1),
-        "at the end": run.last_state()["model"],
+        "at the end of the training": run.last_state()["model"],
     }
     clouds = {}
     for name, weights in moments.items():

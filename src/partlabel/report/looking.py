@@ -126,20 +126,16 @@ def looks(sample: Sample, thresholds: Thresholds, cache: Cache) -> list[dict[str
     found = []
     for number, row in enumerate(rows.tolist()):
         picture = read_picture(paths[number], _SIZE)
-        found.append(
-            {
-                "name": table.ids[number],
-                "image": data_address(picture),
-                "runs": [
-                    (seen.name, [
-                        _tile(picture, heat[number], choice, sample.classes, seen.train[row])
-                        for choice in choices[row]
-                    ])
-                    for seen, heat in zip(shown, maps, strict=True)
-                    if number in heat
-                ],
-            }
-        )  # fmt: skip
+        tiles = [
+            (seen.name, [
+                _tile(picture, heat[number][choice.column], words, choice.kind)
+                for choice in choices[row]
+                for words in [_words(choice, seen.train[row], limits, sample.classes)]
+            ])
+            for seen, heat in zip(shown, maps, strict=True)
+            if number in heat
+        ]  # fmt: skip
+        found.append({"name": table.ids[number], "image": data_address(picture), "runs": tiles})
     return found
 
 
@@ -160,15 +156,15 @@ def _by_row(parts: Iterator[tuple[Rows, Tensor]]) -> Iterator[tuple[int, Tensor]
         yield from zip(rows.tolist(), heat_maps(maps), strict=True)
 
 
-def _tile(
-    picture: Tensor, heat: Tensor, choice: Choice, classes: list[str], scores: NDArray[Any]
-) -> dict[str, str]:
-    text = f"{_MARKS[choice.kind]}{classes[choice.column]} {100 * scores[choice.column]:.0f}%"
-    return {
-        "kind": choice.kind,
-        "text": text,
-        "image": data_address(overlay(picture, heat[choice.column])),
-    }
+def _words(choice: Choice, scores: NDArray[Any], limits: NDArray[Any], classes: list[str]) -> str:
+    """A label and its score, and why it is shown if that is not plain to see."""
+    j = choice.column
+    text = f"{_MARKS[choice.kind]}{classes[j]} {100 * scores[j]:.0f}%"
+    return text + f" (predicted from {100 * limits[j]:.0f}% up)" * (choice.kind == "absent")
+
+
+def _tile(picture: Tensor, heat: Tensor, words: str, kind: str) -> dict[str, str]:
+    return {"kind": kind, "text": words, "image": data_address(overlay(picture, heat))}
 
 
 def pointing_game(sample: Sample, stated: BoxFile, cache: Cache) -> dict[str, Pointing]:

@@ -14,8 +14,9 @@ from partlabel.data import Pictures, in_batches
 from partlabel.features import cached_maps
 from partlabel.methods.bce import Bce
 from partlabel.models import Backbone, Classifier
+from partlabel.prediction import InputSource
 from partlabel.settings import make_settings
-from partlabel.trainer import Examples, InputSource, Trainer
+from partlabel.trainer import Examples, Trainer
 
 IMAGES, SIZE, BATCH, ROUNDS = 640, 96, 32, 5
 

@@ -23,7 +23,7 @@ ROOMS = [
     {"models"},
     {"features", "methods", "ema"},
     {"checkpoint", "settings", "catalog"},
-    {"optimizers", "run"},
+    {"optimizers", "run", "prediction"},
     {"watching", "trainer", "selection"},
     {"inputs"},
     {"training"},

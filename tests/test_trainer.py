@@ -16,10 +16,11 @@ from partlabel.errors import InputError, JobError
 from partlabel.interruption import interruptible
 from partlabel.labels import MODEL, Cells
 from partlabel.methods import METHODS, Method, Predict, Stage
+from partlabel.prediction import gather
 from partlabel.run import Run, load
 from partlabel.scoring import complete, evaluate
 from partlabel.settings import make_settings
-from partlabel.trainer import Trainer, gather
+from partlabel.trainer import Trainer
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
 

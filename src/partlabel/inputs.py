@@ -14,9 +14,9 @@ from partlabel.features import Bank, CachedMaps, cache_pixels, cached_maps, defa
 from partlabel.labels import LabelTable
 from partlabel.methods import Method
 from partlabel.models import Classifier
+from partlabel.prediction import InputSource
 from partlabel.settings import Settings
 from partlabel.terminal import progress
-from partlabel.trainer import InputSource
 
 _NO_BANK = Bank()
 _STRONG_VIEWS = 2  # strong versions of a picture that a frozen backbone is shown

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.calibrate import choose_thresholds
-from partlabel.data import Pictures, in_batches
+from partlabel.data import Pictures
 from partlabel.errors import InputError, PartlabelWarning, count, some
 from partlabel.images import ImageFiles
 from partlabel.inputs import make_inputs
@@ -22,9 +22,10 @@ from partlabel.methods import METHODS, Method
 from partlabel.metrics import Evaluation
 from partlabel.metrics import evaluate as measure
 from partlabel.models import Classifier
+from partlabel.prediction import InputSource
+from partlabel.prediction import predict as ask
 from partlabel.run import Run
 from partlabel.selection import by_humans, choose_rows, locate_all
-from partlabel.trainer import InputSource
 from partlabel.training import task_of
 
 Scores = NDArray[np.float64]
@@ -72,13 +73,16 @@ def _score(
     else:
         inputs = Pictures(list(table.ids), list(paths), settings.size, settings.seed)
     scores = np.full((len(table), len(model.classes)), np.nan)
-    parts = in_batches(np.arange(len(table)), settings.batch)
-    with torch.inference_mode():
-        for found in inputs.batches(parts, ("clean",), 0, settings.workers):
-            broken += found.broken.values()
-            if len(found.rows):
-                logits = model(found.views["clean"].to(model.device))
-                scores[found.rows] = torch.sigmoid(logits.cpu().double()).numpy()
+    said = ask(
+        model,
+        inputs,
+        np.arange(len(table)),
+        settings.batch,
+        settings.workers,
+        seen=lambda found: broken.extend(found.broken.values()),
+    )
+    for rows, logits in said:
+        scores[rows] = torch.sigmoid(logits.cpu().double()).numpy()
     return Scored(table, scores, broken)
 
 

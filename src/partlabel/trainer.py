@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partlabel.checkpoint import load_state, save_state, stage_file
@@ -27,25 +26,13 @@ from partlabel.methods import Method, Stage
 from partlabel.metrics import evaluate
 from partlabel.models import Classifier
 from partlabel.optimizers import make_optimizer, restore, set_rate
+from partlabel.prediction import Forward, InputSource, Predictions, gather, predict
 from partlabel.randomness import key, keys, uniform
 from partlabel.schedule import factor
 from partlabel.settings import Settings
 
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at the least
 _SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, a byte each
-
-
-Forward = Callable[[Classifier, Tensor], Tensor]
-Predictions = Iterator[tuple[NDArray[np.int64], Tensor]]
-
-
-class InputSource(Protocol):
-    """Pictures or cached maps: gives the inputs of batches of rows."""
-
-    def batches(
-        self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
-    ) -> Iterator[Inputs]:
-        """The inputs of these batches, in this order."""
 
 
 class Watcher(Protocol):
@@ -364,22 +351,19 @@ class Trainer:
         seed_generator(key(self.settings.seed, "before epoch", self.progress.epoch))
 
     def predict(
-        self,
-        model: Classifier,
-        examples: Examples,
-        forward: Forward | None = None,
+        self, model: Classifier, examples: Examples, forward: Forward | None = None
     ) -> Predictions:
         """Rows and logits (or what ``forward`` gives) of the clean views of examples."""
-        model.eval()
-        rows = in_batches(examples.rows, self.settings.batch)
-        for found in examples.inputs.batches(rows, ("clean",), 0, self.settings.workers):
-            self._note_broken(found)
-            if not len(found.rows):
-                continue
-            seen = found.views["clean"].to(self.fabric.device)
-            with torch.no_grad():  # closed before the caller's own code runs
-                said = (model(seen) if forward is None else forward(model, seen)).float()
-            yield found.rows, said
+        settings = self.settings
+        return predict(
+            model,
+            examples.inputs,
+            examples.rows,
+            settings.batch,
+            settings.workers,
+            forward=forward,
+            seen=self._note_broken,
+        )
 
     def _validate(self, model: Classifier) -> float:
         scores, rows = gather(self.predict(model, self.val_set))
@@ -426,15 +410,3 @@ def _training_batches(rows: Rows, size: int) -> list[Rows]:
     if len(batches) > 1 and len(batches[-1]) == 1:
         batches[-2:] = [np.concatenate(batches[-2:])]
     return batches
-
-
-def gather(
-    predictions: Iterator[tuple[NDArray[np.int64], Tensor]],
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Scores [n, C] from 0 to 1, and their rows [n]."""
-    # in double precision: in single, all logits above 17 would tie at 1
-    parts = [(rows, torch.sigmoid(logits.cpu().double()).numpy()) for rows, logits in predictions]
-    if not parts:
-        return np.empty((0, 0)), np.empty(0, dtype=np.int64)
-    rows = np.concatenate([rows for rows, _ in parts])
-    return np.concatenate([scores for _, scores in parts]), rows

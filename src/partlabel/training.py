@@ -22,11 +22,12 @@ from partlabel.inputs import bank_for, make_inputs
 from partlabel.labels import LabelTable
 from partlabel.methods import Method, Task
 from partlabel.models import Backbone, Classifier, Reduction
+from partlabel.prediction import gather
 from partlabel.randomness import key
 from partlabel.run import Record, Run, build, open_folder
 from partlabel.selection import by_humans, choose_rows, find_files
 from partlabel.settings import Settings, make_settings
-from partlabel.trainer import Examples, Progress, Trainer, gather
+from partlabel.trainer import Examples, Progress, Trainer
 from partlabel.watching import Display, need_tensorboard, watch
 
 _FITTED = 2000  # images that the reduction of features is found on

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.calibrate import Thresholds
-from partlabel.data import Rows, in_batches, read_picture
+from partlabel.data import read_picture
 from partlabel.errors import InputError
 from partlabel.formats.boxes import BoxFile
 from partlabel.images import ImageFiles
@@ -20,6 +19,7 @@ from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder, class_maps_of, heat_maps
 from partlabel.pointing import Pointing, boxes_of, highest_places, play
+from partlabel.prediction import Predictions, predict
 from partlabel.report.figures import data_address, overlay
 from partlabel.report.sample import Sample
 from partlabel.run import Run
@@ -86,7 +86,7 @@ def choose_pictures(choices: list[list[Choice]], most: int) -> list[int]:
     return chosen
 
 
-def class_maps(run: Run, table: LabelTable, cache: Cache) -> Iterator[tuple[Rows, Tensor]]:
+def class_maps(run: Run, table: LabelTable, cache: Cache) -> Predictions:
     """Rows [b] of a table and their class maps [b, C, H, W]; none if the head has none."""
     model = run.classifier()
     score_places = class_maps_of(model.head)
@@ -96,17 +96,19 @@ def class_maps(run: Run, table: LabelTable, cache: Cache) -> Iterator[tuple[Rows
 
 def over_maps(
     run: Run, model: Classifier, table: LabelTable, cache: Cache, look: Callable[[Tensor], Tensor]
-) -> Iterator[tuple[Rows, Tensor]]:
+) -> Predictions:
     """Rows [b] of a table, and what ``look`` says of their feature maps [b, D, H, W]."""
     paths, settings = locate_all(table, run.record.images), run.settings
     inputs = make_inputs(model, table, paths, settings, cache, lambda message: None, whole=True)
-    parts = in_batches(np.arange(len(table)), settings.batch)
-    for found in inputs.batches(parts, ("clean",), 0, settings.workers):
-        if len(found.rows):
-            with torch.inference_mode():
-                features = model.backbone(found.views["clean"].to(model.device))
-                said = look(features).float().cpu()
-            yield found.rows, said
+    rows = np.arange(len(table))
+    return predict(
+        model,
+        inputs,
+        rows,
+        settings.batch,
+        settings.workers,
+        forward=lambda model, seen: look(model.backbone(seen)).cpu(),
+    )
 
 
 def looks(sample: Sample, thresholds: Thresholds, cache: Cache) -> list[dict[str, Any]]:
@@ -150,7 +152,7 @@ def about_looks(sample: Sample) -> str:
     return "One without colour has no place that speaks for the label."
 
 
-def _by_row(parts: Iterator[tuple[Rows, Tensor]]) -> Iterator[tuple[int, Tensor]]:
+def _by_row(parts: Predictions) -> Iterator[tuple[int, Tensor]]:
     """Each row with its heat maps [C, H, W]."""
     for rows, maps in parts:
         yield from zip(rows.tolist(), heat_maps(maps), strict=True)

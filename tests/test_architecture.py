@@ -19,7 +19,7 @@ ROOMS = [
     {"inspection"},
     {"display"},
     {"torchvision_shim", "schedule", "interruption"},
-    {"data", "losses"},
+    {"data", "losses", "similarity"},
     {"models"},
     {"features", "methods", "ema"},
     {"checkpoint", "settings", "catalog"},

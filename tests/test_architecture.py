@@ -15,7 +15,7 @@ ROOMS = [
     {"labels"},
     {"images", "memory"},
     {"formats"},
-    {"simulate", "scenes", "metrics", "calibrate", "pointing"},
+    {"simulate", "scenes", "metrics", "calibrate", "pointing", "cooccurrence"},
     {"inspection"},
     {"display"},
     {"torchvision_shim", "schedule", "interruption"},

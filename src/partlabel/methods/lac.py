@@ -55,7 +55,8 @@ class LabelAwareConsistency(Method):
         stages: 1 to begin with all losses at once, an ablation, with ``delta``.
         denominator: ``all`` compares an anchor with everything else, ``inter`` with other classes
             alone, as the paper prints it.
-        base: what unknown labels cost otherwise: ``an``, ``em`` or ``em-apl``.
+        base: what unknown labels cost otherwise: ``an``, ``em`` or ``em-apl``. The scores of the
+            latter two are too high for a fixed delta: set plc=0 and lac=0 with them.
         alpha: of ``em`` and ``em-apl``, see there.
         beta, warmup: of ``em-apl``, see there.
         width: of the decoder; see the head ``decoder``.

@@ -11,7 +11,7 @@ def keep_freed_memory() -> bool:
     """Let a training use the memory of one step again in the next.
 
     glibc gives large blocks back to the system when they are freed, and the system clears every
-    page that it hands out: for the activations of a network that is a third of the time of a step.
+    page that it hands out: for the activations of a network that takes a good part of a step.
     The most memory in use stays about the same, but little of it is given back on its own.
 
     Returns:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from partlabel.calibrate import choose_thresholds
@@ -22,7 +21,7 @@ from partlabel.methods import METHODS, Method
 from partlabel.metrics import Evaluation
 from partlabel.metrics import evaluate as measure
 from partlabel.models import Classifier
-from partlabel.prediction import InputSource
+from partlabel.prediction import InputSource, gather
 from partlabel.prediction import predict as ask
 from partlabel.run import Run
 from partlabel.selection import by_humans, choose_rows, locate_all
@@ -81,8 +80,9 @@ def _score(
         settings.workers,
         seen=lambda found: broken.extend(found.broken.values()),
     )
-    for rows, logits in said:
-        scores[rows] = torch.sigmoid(logits.cpu().double()).numpy()
+    found, rows = gather(said)
+    if len(rows):
+        scores[rows] = found
     return Scored(table, scores, broken)
 
 

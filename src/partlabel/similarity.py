@@ -68,11 +68,7 @@ def joint_omp(
         )
     ]
     number, many = len(labels), len(other_labels)
-    free = torch.ones(number, many, dtype=torch.bool, device=labels.device)
-    if own is not None:
-        free &= torch.arange(many, device=own.device) != own[:, None]
-    for side in sides:
-        free &= (side.squares > 0) | (side.weight == 0)
+    free = _eligible(sides, number, own)
     images = torch.zeros(number, 0, dtype=torch.int64, device=labels.device)
     found = torch.zeros(number, 0, dtype=torch.bool, device=labels.device)
     searching = torch.ones(number, dtype=torch.bool, device=labels.device)
@@ -130,6 +126,17 @@ class _Side:
         reached = torch.where(found, self.products.gather(1, images), 0.0)
         solved = torch.linalg.solve(chosen + torch.diag_embed(diagonal), reached)
         self.shares = solved.clamp(min=0)
+
+
+def _eligible(sides: list[_Side], number: int, own: Tensor | None) -> Tensor:
+    """[B, M] who may be chosen: not oneself, nor an image without labels or features."""
+    squares = sides[0].squares
+    free = torch.ones(number, len(squares), dtype=torch.bool, device=squares.device)
+    if own is not None:
+        free &= torch.arange(len(squares), device=own.device) != own[:, None]
+    for side in sides:
+        free &= (side.squares > 0) | (side.weight == 0)
+    return free
 
 
 def _first_best(values: Tensor) -> Tensor:

@@ -140,13 +140,7 @@ def _fit(
     if len(trainer.broken) + len(broken) >= len(train_rows) and not done.total_steps:
         raise JobError("no training image could be read")
     run.write_log(done.history)
-    _tell_which_stage(trainer, done, watcher)
-    rounds = [line["epoch"] for line in done.history if "pseudo_labels" in line]
-    if rounds and done.best_epoch + 1 < rounds[0]:
-        watcher.note(
-            f"epoch {done.best_epoch + 1} was the best and is kept, and pseudo-labels came before "
-            f"epoch {rounds[0]}: they had no effect on the model. --keep last keeps the last epoch"
-        )
+    _tell_what_had_no_effect(done, len(trainer.stages), watcher)
     save_state(run.folder / "best.safetensors", model.trained_weights())
     record.broken = broken + [trainer.broken[row] for row in sorted(trainer.broken)]
     record.finished, record.best_epoch = True, done.best_epoch + 1
@@ -158,14 +152,20 @@ def _fit(
     run.write(record)
 
 
-def _tell_which_stage(trainer: Trainer, done: Progress, watcher: Display) -> None:
-    """Say so if later stages have no effect on what is kept."""
-    stage = next((x["stage"] for x in done.history if x["epoch"] == done.best_epoch + 1), 0)
-    if 0 < stage < len(trainer.stages):
+def _tell_what_had_no_effect(done: Progress, stages: int, watcher: Display) -> None:
+    """Say so if later stages, or pseudo-labels, came after the epoch that is kept."""
+    kept, last = done.best_epoch + 1, "--keep last keeps the last epoch"
+    stage = next((line["stage"] for line in done.history if line["epoch"] == kept), 0)
+    if 0 < stage < stages:
         watcher.note(
-            f"epoch {done.best_epoch + 1}, of stage {stage} of {len(trainer.stages)}, was the best "
-            "and is kept: what came after had no effect on the model. --keep last keeps the last "
-            "epoch"
+            f"epoch {kept}, of stage {stage} of {stages}, was the best and is kept: what came "
+            f"after had no effect on the model. {last}"
+        )
+    rounds = [line["epoch"] for line in done.history if "pseudo_labels" in line]
+    if rounds and kept < rounds[0]:
+        watcher.note(
+            f"epoch {kept} was the best and is kept, and pseudo-labels came before epoch "
+            f"{rounds[0]}: they had no effect on the model. {last}"
         )
 
 

@@ -29,7 +29,7 @@ from partlabel.report.landscape import survey
 from partlabel.report.looking import about_looks, looks, pointing_game
 from partlabel.report.parts import percent
 from partlabel.report.sample import Sample, take_sample
-from partlabel.run import Run
+from partlabel.run import Record, Run
 
 _PRECISION = 0.95  # at which labels count as filled in
 _SAMPLES, _MOST_OPEN = 18, 4
@@ -64,12 +64,7 @@ def build(
         title=run.folder.resolve().name,
         subtitle=_subtitle(sample),
         figures=_figures(sample, result),
-        about=(
-            f"Figures are in percent, over {result['evaluated_classes']} of "
-            f"{count(len(record.classes), 'class', 'classes')}, on the known labels of "
-            f"{count(record.val_rows, 'validation image')}. Epoch {record.best_epoch} was kept. "
-            + (f"{count(len(record.broken), 'image')} could not be read." if record.broken else "")
-        ),
+        about=_about_figures(record, result),
         curves=learning_curves(run.history()),
         after_curves=parts.known_positives(sample),
         classes=_class_rows(record.classes, result),
@@ -118,6 +113,17 @@ def _figures(sample: Sample, result: Evaluation) -> list[tuple[str, str]]:
     shown = [(name, percent(result[name])) for name in ("mAP", "CF1", "OF1", "exact_match")]
     images, known = f"{len(sample.training):,}", f"{sample.training.known:.1%}"
     return [*shown, ("training images", images), ("of their labels known", known)]
+
+
+def _about_figures(record: Record, result: Evaluation) -> str:
+    text = (
+        f"Figures are in percent, over {result['evaluated_classes']} of "
+        f"{count(len(record.classes), 'class', 'classes')}, on the known labels of "
+        f"{count(record.val_rows, 'validation image')}. Epoch {record.best_epoch} was kept. "
+    )
+    return text + (
+        f"{count(len(record.broken), 'image')} could not be read." if record.broken else ""
+    )
 
 
 def _class_rows(classes: list[str], result: Evaluation) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from partlabel.training import train
 from test_contrastive import by_hand
 from trained import tiny_model
 
-SMALL = {"width": 16, "delta": 0.5, "queue": 8}
+SMALL = {"width": 16, "delta": 0.5, "queue": 8, "base": "an"}
 
 
 class TestLac(MethodConformance):
@@ -47,6 +47,13 @@ class TestWithEmApl(MethodConformance):
     options: ClassVar[dict[str, Any]] = {"base": "em-apl", "warmup": 1, "width": 16}
 
 
+class TestAsItIs(MethodConformance):
+    """On EM: labels are believed by rank."""
+
+    name = "lac"
+    options: ClassVar[dict[str, Any]] = {"width": 16, "queue": 8, "expected": 3}
+
+
 class TestFrozen(MethodConformance):
     name = "lac"
     options = TestLac.options
@@ -57,7 +64,7 @@ class TestBaseAlone(MethodConformance):
     """The decoder without what lac adds: one view."""
 
     name = "lac"
-    options: ClassVar[dict[str, Any]] = {"plc": 0, "lac": 0, "width": 16, "base": "em"}
+    options: ClassVar[dict[str, Any]] = {"lambda_plc": 0, "lambda_lac": 0, "width": 16}
 
 
 class Maps(torch.nn.Module):
@@ -85,7 +92,9 @@ def ready(method: Method, stage: int) -> Classifier:
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("denominator", ["all", "inter"])
 def test_losses_by_hand(stage: int, denominator: Any) -> None:
-    method = LabelAwareConsistency(delta=0.55, delta2=0.6, width=8, denominator=denominator)
+    method = LabelAwareConsistency(
+        delta=0.55, delta2=0.6, base="an", width=8, denominator=denominator
+    )
     model = ready(method, stage)
     head = model.head
     assert isinstance(head, LabelDecoder)
@@ -125,6 +134,34 @@ def test_losses_by_hand(stage: int, denominator: Any) -> None:
     assert parts["plc"] == pytest.approx(np.mean(plc))
     assert parts["loss"] == pytest.approx(expected, rel=1e-6)
     assert int(method.queue.pushed) == 3 + (len(chosen) if stage == 1 else 0)
+
+
+@pytest.mark.parametrize(("stage", "delta"), [(0, 0.6), (1, 0.9)])
+def test_on_em_the_likeliest_labels_are_believed(stage: int, delta: float) -> None:
+    """A share 1 - delta of what is missing of those expected; each costs what a known one does."""
+    method = LabelAwareConsistency(width=8, expected=4.0)
+    model = ready(method, stage)
+    labels = np.array([[1, 0, 0, -1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]] * 4)
+    method.prepare(task(labels))
+    views = {n: 3 * torch.randn(12, 6, 2, 2, dtype=torch.float64) for n in ("weak", "strong")}
+    batch = Batch(torch.arange(12), torch.from_numpy(labels).double(), views)
+    parts = {name: float(part.detach()) for name, part in method.loss(model, batch).items()}
+    with torch.no_grad():
+        weak, strong = (model.head(views[name]).numpy() for name in ("weak", "strong"))
+    number = round((1 - delta) * (4.0 - 1.0) * 12)
+    unknown = np.flatnonzero(labels.ravel() == 0)
+    likeliest = unknown[np.argsort(-weak.ravel()[unknown])[:number]]
+    assert parts["believed"] == pytest.approx(number / 12)
+    cost = np.log1p(np.exp(-strong.ravel()[likeliest])).sum() / labels.size
+    assert parts["plc"] == pytest.approx(cost)
+    assert set(method.diary.get_extra_state().tolist()) == set(likeliest.tolist())
+
+
+def test_without_a_count_of_present_labels_it_says_what_to_set() -> None:
+    labels = np.array([[1, 0], [0, 1]])
+    with pytest.raises(InputError, match=r"expected=1\.5 or base=an"):
+        LabelAwareConsistency().prepare(task(labels))
+    LabelAwareConsistency(lambda_plc=0, lambda_lac=0).prepare(task(labels))
 
 
 def test_only_the_strong_view_learns_and_only_what_is_unknown() -> None:
@@ -217,7 +254,7 @@ def test_it_is_said_if_the_second_stage_had_no_effect(
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("lac", {"delta": 0.5, "width": 16}), ("sr", {"tau": 0.5})]
+    ("name", "options"), [("lac", {"delta": 0.5, "width": 16, "base": "an"}), ("sr", {"tau": 0.5})]
 )
 def test_the_diary_holds_what_the_weak_view_believed(name: str, options: Any) -> None:
     method = METHODS[name](**options)
@@ -243,7 +280,7 @@ def test_half_of_the_epochs_each() -> None:
     method = LabelAwareConsistency()
     assert [(s.epochs, s.patience) for s in method.stages(9, None)] == [(5, 5), (4, None)]
     assert [(s.epochs, s.patience) for s in method.stages(9, 2)] == [(5, 2), (4, 2)]
-    assert [s.epochs for s in LabelAwareConsistency(lac=0).stages(9, None)] == [9]
+    assert [s.epochs for s in LabelAwareConsistency(lambda_lac=0).stages(9, None)] == [9]
     with pytest.raises(InputError, match="two stages need"):
         method.stages(1, None)
     with pytest.raises(InputError, match="patience"):
@@ -253,12 +290,16 @@ def test_half_of_the_epochs_each() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lac": 0, "tau": 1}, "tau without lac"),
+        ({"lambda_lac": 0, "tau": 1}, "tau without lambda_lac"),
         ({"stages": 1, "delta2": 0.8}, "delta2 without a second stage"),
-        ({"alpha": 0.1}, "alpha without base=em"),
+        ({"base": "an", "alpha": 0.2}, "alpha without base=em"),
+        ({"base": "an", "expected": 2}, "expected without base=em"),
         ({"base": "em", "beta": 0.1}, "beta without base=em-apl"),
         ({"delta": 0.4}, "greater than or equal to 0.5"),
-        ({"plc": 0, "lac": 0, "delta": 0.8}, "delta without plc or lac"),
+        (
+            {"lambda_plc": 0, "lambda_lac": 0, "delta": 0.8},
+            "delta without lambda_plc or lambda_lac",
+        ),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(options: Any, message: str) -> None:

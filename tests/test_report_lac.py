@@ -40,7 +40,7 @@ def test_shows_what_it_taught_itself_and_where_it_looks(run: Run, scene: Path) -
 
 
 def test_a_run_without_a_second_stage_shows_no_embeddings(scene: Path, tmp_path: Path) -> None:
-    options = {"lac": 0, "width": 16, "delta": 0.5}
+    options = {"lambda_lac": 0, "width": 16, "delta": 0.5, "base": "an"}
     call: dict[str, Any] = {**MethodConformance.tiny, "method": "lac", "options": options}
     alone = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
     page = report.build(alone).read_text()

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel.similarity import Neighbours, joint_omp
+from partlabel.similarity import Neighbours, joint_omp, pursue
 
 
 def by_hand(
@@ -54,18 +54,17 @@ def by_hand(
 
 
 def read(found: Neighbours, row: int) -> list[tuple[int, float, float]]:
-    kept = found.found[row]
-    columns = (found.images[row][kept], found.by_labels[row][kept], found.by_features[row][kept])
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    kept = found.images[row] >= 0
+    return list(zip(*(column[row][kept].tolist() for column in found), strict=True))
 
 
-def compare(y: Any, f: Any, k: int, weights: tuple[float, float]) -> Neighbours:
-    """In a batch, labels spread over no graph."""
-    own = torch.arange(len(y))
-    tensors = torch.from_numpy(y), torch.from_numpy(f)
-    found = joint_omp(*tensors, *tensors, k, *weights, own=own)
+def compare(y: Any, f: Any, k: int, weights: tuple[float, float], graph: Any = None) -> Neighbours:
+    graph = np.eye(y.shape[1]) if graph is None else graph
+    found = joint_omp(
+        torch.from_numpy(f), torch.from_numpy(y), torch.from_numpy(graph), k, *weights
+    )
     for row in range(len(y)):
-        expected = by_hand(y[row], f[row], y, f, k, weights, row)
+        expected = by_hand(y[row], f[row], y @ graph.T, f, k, weights, row)
         got = read(found, row)
         assert [one[0] for one in got] == [one[0] for one in expected]
         np.testing.assert_allclose(
@@ -81,16 +80,27 @@ def compare(y: Any, f: Any, k: int, weights: tuple[float, float]) -> Neighbours:
     k=st.integers(1, 12),
     weights=st.sampled_from([(1.0, 0.5), (2.0, 0.0), (0.0, 1.0), (0.5, 0.5)]),
     zeros=st.booleans(),
+    linked=st.booleans(),
 )
 def test_equals_one_image_after_another(
-    seed: int, images: int, k: int, weights: tuple[float, float], zeros: bool
+    seed: int, images: int, k: int, weights: tuple[float, float], zeros: bool, linked: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     y, f = rng.normal(size=(images, 4)) + 0.3, np.abs(rng.normal(size=(images, 6)))
     if zeros:
         y[rng.integers(images)] = 0
         f[rng.integers(images)] = 0
-    compare(y, f, k, weights)
+    compare(y, f, k, weights, np.abs(rng.normal(size=(4, 4))) if linked else None)
+
+
+def test_a_sparse_graph() -> None:
+    rng = np.random.default_rng(0)
+    y, f = torch.from_numpy(rng.normal(size=(6, 4))), torch.from_numpy(rng.normal(size=(6, 5)) + 1)
+    graph = torch.rand(4, 4, dtype=torch.float64) * (torch.rand(4, 4) < 0.5)
+    for dense, sparse in zip(
+        joint_omp(f, y, graph), joint_omp(f, y, graph.to_sparse()), strict=True
+    ):
+        torch.testing.assert_close(dense, sparse)
 
 
 def test_neighbours_from_elsewhere() -> None:
@@ -99,7 +109,7 @@ def test_neighbours_from_elsewhere() -> None:
     others_y, others_f = rng.normal(size=(8, 4)), np.abs(rng.normal(size=(8, 6)))
     shown = torch.from_numpy(y), torch.from_numpy(f)
     others = torch.from_numpy(others_y), torch.from_numpy(others_f)
-    found = joint_omp(*shown, *others, 3, 1.0, 0.5)
+    found = pursue(*shown, *others, 3, 1.0, 0.5)
     for row in range(5):
         expected = by_hand(y[row], f[row], others_y, others_f, 3, (1.0, 0.5), -1)
         assert [one[0] for one in read(found, row)] == [one[0] for one in expected]
@@ -109,10 +119,9 @@ def test_the_same_image_twice() -> None:
     rng = np.random.default_rng(0)
     y, f = rng.normal(size=(6, 4)) + 0.5, np.abs(rng.normal(size=(6, 5)))
     y[3:], f[3:] = y[:3], f[:3]
-    tensors = torch.from_numpy(y), torch.from_numpy(f)
-    found = joint_omp(*tensors, *tensors, 4, own=torch.arange(6))
+    found = joint_omp(torch.from_numpy(f), torch.from_numpy(y), torch.eye(4).double(), 4)
     assert found.images[:, 0].tolist() == [3, 4, 5, 0, 1, 2]  # oneself under another number
-    for part in (found.by_labels, found.by_features):
+    for part in (found.label_coef, found.feature_coef):
         assert bool(torch.isfinite(part).all())
         assert bool((part >= 0).all())
         np.testing.assert_allclose(part[:, 0].numpy(), 1, rtol=1e-3)
@@ -131,24 +140,24 @@ def test_the_order_of_images_does_not_matter() -> None:
 
 def test_ties_go_to_the_first() -> None:
     y, f = torch.ones(4, 2), torch.ones(4, 3)
-    found = joint_omp(y, f, y, f, 1, own=torch.arange(4))
+    found = joint_omp(f, y, torch.eye(2), 1)
     assert found.images[:, 0].tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("images", [1, 2])
 def test_tiny_batches(images: int) -> None:
     y, f = torch.ones(images, 2), torch.ones(images, 3)
-    found = joint_omp(y, f, y, f, 5, own=torch.arange(images))
-    assert found.found.sum(dim=1).tolist() == [images - 1] * images
+    found = joint_omp(f, y, torch.eye(2))
+    assert (found.images >= 0).sum(dim=1).tolist() == [images - 1] * images
     assert found.images.shape == (images, 5)
     empty = torch.zeros(0, 2), torch.zeros(0, 3)
-    nobody = joint_omp(y, f, *empty, 3)
-    assert not bool(nobody.found.any())
+    nobody = pursue(y, f, *empty, 3)
+    assert nobody.images.tolist() == [[-1] * 3] * images
 
 
 def test_half_precision_and_gradients() -> None:
     y = torch.rand(4, 3, dtype=torch.bfloat16, requires_grad=True)
     f = torch.rand(4, 5, dtype=torch.bfloat16)
-    found = joint_omp(y, f, y, f, 2, own=torch.arange(4))
-    assert found.by_labels.dtype == torch.bfloat16
-    assert not found.by_labels.requires_grad
+    found = joint_omp(f, y, torch.eye(3), 2)
+    assert found.label_coef.dtype == torch.bfloat16
+    assert not found.label_coef.requires_grad

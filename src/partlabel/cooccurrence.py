@@ -3,13 +3,14 @@
 [1] Huynh and Elhamifar, Interactive Multi-Label CNN Learning with Partial Labels, CVPR 2020.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.sparse.linalg import svds
 
 from partlabel.errors import InputError, one_of
 from partlabel.labels import PRESENT, LabelTable
@@ -83,7 +84,7 @@ def identity_graph(classes: int) -> LabelGraph:
     return _graph(classes, [])
 
 
-def given_graph(classes: list[str], edges: Iterable[tuple[str, str, float]]) -> LabelGraph:
+def given_graph(classes: Sequence[str], edges: Iterable[tuple[str, str, float]]) -> LabelGraph:
     """Links that someone names: class, linked class, weight relative to the class's own of 1."""
     place = {name: number for number, name in enumerate(classes)}
     made: dict[tuple[int, int], float] = {}
@@ -95,6 +96,28 @@ def given_graph(classes: list[str], edges: Iterable[tuple[str, str, float]]) -> 
         if name != other:
             made[place[name], place[other]] = weight
     return _graph(len(classes), [(j, other, weight) for (j, other), weight in made.items()])
+
+
+def label_vectors(table: LabelTable, width: int) -> NDArray[np.float32]:
+    """[C, width] vectors whose products say which classes come together, in place of words.
+
+    The leading singular vectors of the matrix of n_ij / sqrt(n_i n_j), in how many images both are
+    known to be present, each times the root of its singular value. Fewer classes than ``width``
+    leave zeros.
+    """
+    counts = count_pairs(table)
+    scale = 1 / np.sqrt(np.maximum(counts.diagonal(), 1))
+    joint = counts.multiply(scale[:, None]).multiply(scale).tocsr()
+    number = min(width, joint.shape[0])
+    if number >= joint.shape[0]:
+        left, values, _ = np.linalg.svd(joint.toarray())
+    else:
+        start = np.ones(joint.shape[0])  # the same each time
+        left, values, _ = svds(joint, number, v0=start)
+    order = np.argsort(-values)[:number]
+    found = left[:, order] * np.sqrt(values[order])
+    found *= np.where(found.sum(axis=0) < 0, -1, 1)  # a sign is free: the same each time
+    return np.pad(found, ((0, 0), (0, width - number))).astype(np.float32)
 
 
 def _graph(classes: int, edges: list[tuple[int, int, float]]) -> LabelGraph:

@@ -1,6 +1,7 @@
 """Which images are trained and validated on, where their files are, and which labels are truth."""
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,13 @@ def by_humans(table: LabelTable) -> LabelTable:
 def choose_rows(
     table: LabelTable, settings: Settings
 ) -> tuple[LabelTable, NDArray[np.int64], NDArray[np.int64]]:
-    """The table without classes that cannot be learned, and the rows to train and validate on."""
+    """The table without classes that cannot be learned, and the rows to train and validate on.
+
+    Classes that are side information are left out too.
+    """
+    if settings.side is not None:
+        aside = set(side_classes(table, settings.side))
+        table = table.with_classes([name for name in table.classes if name not in aside])
     names = set(table.splits.array.dictionary.to_pylist()) if table.splits is not None else set()
     split = settings.split or ("train" if "train" in names else None)
     val_split = settings.val_split or (HOLDOUT if HOLDOUT in names and split != HOLDOUT else None)
@@ -56,6 +63,16 @@ def choose_rows(
     if not len(table.classes):
         raise InputError("no class is left to learn: no label is known to be present")
     return table, rows, val
+
+
+def side_classes(table: LabelTable, pattern: str) -> list[str]:
+    """The classes whose names match a pattern such as ``species=*``."""
+    found = [name for name in table.classes if fnmatchcase(name, pattern)]
+    if not found:
+        raise InputError(
+            f"--side '{pattern}': matches no class of the labels, such as {some(table.classes[:3])}"
+        )
+    return found
 
 
 def find_files(

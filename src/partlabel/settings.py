@@ -48,6 +48,7 @@ class Settings(BaseModel):
     val_split: str | None = None
     strict: bool = False
     drop_empty: bool = Field(False, description="Leave out classes without a present label.")
+    side: str | None = Field(None, description="Classes that only tell which images are alike.")
     workers: int = Field(0, ge=0)
     cache_pixels: bool = Field(False, description="Keep decoded pictures on disk.")
 
@@ -60,6 +61,9 @@ def make_settings(**given: Any) -> Settings:
     given["options"] = read_options(method, given.get("options") or {})
     made = method(**given["options"])
     given["head_options"] = _read_head(method, given.get("head"), given.get("head_options") or {})
+    if given.get("side") is not None and not method.uses_side:
+        able = [name for name, kind in METHODS.items() if kind.uses_side]
+        raise InputError(f"--side means nothing to this method; it does to {', '.join(able)}")
     one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
     if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
         raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")

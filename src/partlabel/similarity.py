@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 _POSITIVE = (
     1e-6  # share of the product of two lengths from which on a correlation counts as positive
@@ -15,29 +16,49 @@ _RIDGE = 1e-6  # keeps least squares solvable where two images are the same
 
 
 class Neighbours(NamedTuple):
-    """At most k images for each of B: where ``found`` is false, all else is 0.
+    """At most k images for each of B, in the order in which they were chosen.
 
     Args:
-        images: [B, k] their numbers, in the order in which they were chosen.
-        found: [B, k]
-        by_labels, by_features: [B, k] how much of each is needed, not negative.
+        images: [B, k] their numbers, -1 for none.
+        label_coef, feature_coef: [B, k] how much of each is needed, not negative; 0 for none.
     """
 
     images: Tensor
-    found: Tensor
-    by_labels: Tensor
-    by_features: Tensor
+    label_coef: Tensor
+    feature_coef: Tensor
 
 
 def joint_omp(
+    features: Tensor,
+    labels: Tensor,
+    graph: Tensor,
+    k: int = 5,
+    lambda_y: float = 1.0,
+    lambda_f: float = 0.5,
+) -> Neighbours:
+    """Which images of a batch explain each other: :func:`pursue` among themselves.
+
+    Args:
+        features: [B, D]
+        labels: [B, C] completed labels.
+        graph: [C, C] A, dense or sparse: A[j, j'] is the weight of label j' for label j.
+        k: how many images at most.
+        lambda_y, lambda_f: how much labels and features weigh in the choice.
+    """
+    spread = (graph @ labels.detach().to(graph.dtype).T).T
+    oneself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    return pursue(labels, features, spread, features, k, lambda_y, lambda_f, oneself)
+
+
+def pursue(
     labels: Tensor,
     features: Tensor,
     other_labels: Tensor,
     other_features: Tensor,
     k: int = 5,
-    weight_labels: float = 1.0,
-    weight_features: float = 0.5,
-    own: Tensor | None = None,
+    lambda_y: float = 1.0,
+    lambda_f: float = 0.5,
+    barred: Tensor | None = None,
 ) -> Neighbours:
     """Joint non-negative orthogonal matching pursuit, for all images at once (Algorithm 2 of [1]).
 
@@ -57,23 +78,23 @@ def joint_omp(
         other_labels: [M, C] labels of the images to choose from, spread over the label graph.
         other_features: [M, D]
         k: how many images at most.
-        weight_labels, weight_features: lambda_y and lambda_f.
-        own: [B] which of the M an image is itself, -1 for none; nobody explains themselves.
+        lambda_y, lambda_f: how much labels and features weigh in the choice.
+        barred: [B, M] whom an image may not choose: itself.
     """
     sides = [
-        _Side(target, others, weight)
+        _Side(target, others, weight, k)
         for target, others, weight in (
-            (labels, other_labels, weight_labels),
-            (features, other_features, weight_features),
+            (labels, other_labels, lambda_y),
+            (features, other_features, lambda_f),
         )
     ]
     number, many = len(labels), len(other_labels)
-    free = _eligible(sides, number, own)
+    free = _eligible(sides, number, barred)
     images = torch.zeros(number, 0, dtype=torch.int64, device=labels.device)
     found = torch.zeros(number, 0, dtype=torch.bool, device=labels.device)
     searching = torch.ones(number, dtype=torch.bool, device=labels.device)
     for _ in range(min(k, many)):
-        left = [side.left(images) for side in sides]
+        left = [side.left() for side in sides]
         gains = [side.gain(rest) for side, rest in zip(sides, left, strict=True)]
         best = _first_best(torch.where(free, gains[0] + gains[1], -torch.inf))
         searching = searching & free.gather(1, best[:, None])[:, 0]
@@ -83,28 +104,38 @@ def joint_omp(
         found = torch.cat([found, searching[:, None]], dim=1)
         free = free.scatter(1, best[:, None], False)
         for side in sides:
+            side.choose(images[:, -1])
             side.solve(images, found)
-    missing = k - images.shape[1]
-    pad = [torch.nn.functional.pad(x, (0, missing)) for x in (images, found)]
-    shares = [torch.nn.functional.pad(side.shares, (0, missing)).to(labels.dtype) for side in sides]
-    return Neighbours(pad[0], pad[1], shares[0], shares[1])
+    empty = (0, k - images.shape[1])
+    index = pad(torch.where(found, images, -1), empty, value=-1)
+    label_coef, feature_coef = (pad(side.shares, empty).to(labels.dtype) for side in sides)
+    return Neighbours(index, label_coef, feature_coef)
 
 
 class _Side:
     """One of the two things to explain: products of targets with atoms, and of atoms."""
 
-    def __init__(self, targets: Tensor, atoms: Tensor, weight: float) -> None:
-        targets, atoms = targets.detach().double(), atoms.detach().double()
+    def __init__(self, targets: Tensor, atoms: Tensor, weight: float, k: int) -> None:
+        targets, self.atoms = targets.detach().double(), atoms.detach().double()
         self.weight = weight
-        self.products = targets @ atoms.T
-        self.gram = atoms @ atoms.T
-        self.squares = self.gram.diagonal()
-        self.least = _POSITIVE * torch.outer(targets.norm(dim=1), atoms.norm(dim=1))
-        self.shares = self.products.new_zeros(len(targets), 0)
+        self.products = targets @ self.atoms.T
+        lengths: Tensor = self.atoms.norm(dim=1)
+        self.squares: Tensor = lengths.square()
+        self.least = _POSITIVE * torch.outer(targets.norm(dim=1), lengths)
+        number, many = self.products.shape
+        self.shares = self.products.new_zeros(number, 0)
+        self.chosen = self.products.new_zeros(number, 0, many)
+        # all products of atoms, unless those with the chosen ones will be fewer
+        self.gram = self.atoms @ self.atoms.T if many <= k * number else None
 
-    def left(self, images: Tensor) -> Tensor:
+    def left(self) -> Tensor:
         """[B, M] products of atoms with what the chosen ones leave of the targets."""
-        return self.products - torch.einsum("bt,btm->bm", self.shares, self.gram[images])
+        return self.products - torch.einsum("bt,btm->bm", self.shares, self.chosen)
+
+    def choose(self, images: Tensor) -> None:
+        """Add an atom for each target [B]: its products with all atoms."""
+        new = self.atoms[images] @ self.atoms.T if self.gram is None else self.gram[images]
+        self.chosen = torch.cat([self.chosen, new[:, None]], dim=1)
 
     def gain(self, left: Tensor) -> Tensor:
         """[B, M] how much an atom explains of that."""
@@ -114,13 +145,14 @@ class _Side:
     def positive(self, left: Tensor, best: Tensor) -> Tensor:
         """[B] whether the best atom points the same way; always, if this side does not count."""
         at = best[:, None]
-        enough = (left.gather(1, at) > self.least.gather(1, at))[:, 0]
+        enough: Tensor = (left.gather(1, at) > self.least.gather(1, at))[:, 0]
         return enough | (self.weight == 0)
 
     def solve(self, images: Tensor, found: Tensor) -> None:
         """Least squares over the chosen atoms, then 0 for what is negative."""
         both = found[:, :, None] & found[:, None, :]
-        chosen = torch.where(both, self.gram[images[:, :, None], images[:, None, :]], 0.0)
+        among = self.chosen.gather(2, images[:, None, :].expand(-1, images.shape[1], -1))
+        chosen = torch.where(both, among, 0.0)
         # where there is none, 1 on the diagonal and 0 to be reached
         diagonal = torch.where(found, _RIDGE, 1.0)
         reached = torch.where(found, self.products.gather(1, images), 0.0)
@@ -128,12 +160,12 @@ class _Side:
         self.shares = solved.clamp(min=0)
 
 
-def _eligible(sides: list[_Side], number: int, own: Tensor | None) -> Tensor:
-    """[B, M] who may be chosen: not oneself, nor an image without labels or features."""
+def _eligible(sides: list[_Side], number: int, barred: Tensor | None) -> Tensor:
+    """[B, M] who may be chosen: nobody barred, nor an image without labels or features."""
     squares = sides[0].squares
     free = torch.ones(number, len(squares), dtype=torch.bool, device=squares.device)
-    if own is not None:
-        free &= torch.arange(len(squares), device=own.device) != own[:, None]
+    if barred is not None:
+        free &= ~barred
     for side in sides:
         free &= (side.squares > 0) | (side.weight == 0)
     return free

@@ -25,7 +25,7 @@ from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.prediction import gather
 from partlabel.randomness import key
 from partlabel.run import Record, Run, build, open_folder
-from partlabel.selection import by_humans, choose_rows, find_files
+from partlabel.selection import by_humans, choose_rows, find_files, side_classes
 from partlabel.settings import Settings, make_settings
 from partlabel.trainer import Examples, Progress, Trainer
 from partlabel.watching import Display, need_tensorboard, watch
@@ -77,7 +77,7 @@ def train(
         return run
     torch.manual_seed(key(chosen.seed, "init"))
     model, method = build(chosen, list(table.classes), pretrained=True)
-    task = _task(table, train_rows, val_rows, chosen, run)
+    task = _task(given, table, train_rows, val_rows, chosen, run)
     method.prepare(task)  # before anything is written: it may refuse
     if not run.exists():
         given.save(run.folder / "labels.arrow")
@@ -186,12 +186,17 @@ def _other_members(
 def task_of(run: Run) -> Task:
     """What the method of a run was told before it started."""
     settings = run.settings
-    return _task(*choose_rows(run.labels, settings), settings, run)
+    return _task(run.labels, *choose_rows(run.labels, settings), settings, run)
 
 
-def _task(table: LabelTable, train: Rows, val: Rows, settings: Settings, run: Run) -> Task:
+def _task(
+    given: LabelTable, table: LabelTable, train: Rows, val: Rows, settings: Settings, run: Run
+) -> Task:
+    side = None
+    if settings.side is not None:
+        side = given.with_classes(side_classes(given, settings.side)).subset(train)
     validation = by_humans(table.subset(val))
-    return Task(table.subset(train), validation, settings.epochs, run.folder)
+    return Task(table.subset(train), validation, settings.epochs, run.folder, side)
 
 
 def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows) -> str:

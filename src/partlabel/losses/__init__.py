@@ -13,6 +13,7 @@ from partlabel.losses.assumed import (
     label_smoothing,
     negative_label_smoothing,
 )
+from partlabel.losses.cells import likeliest
 from partlabel.losses.consistency import confident, plc
 from partlabel.losses.contrastive import Denominator, lac
 from partlabel.losses.entropy import (
@@ -29,7 +30,9 @@ from partlabel.losses.known import (
     partial_bce,
     partial_weight,
 )
+from partlabel.losses.ranking import lsep, ranknet, warp
 from partlabel.losses.selective import selective, splc
+from partlabel.losses.smoothness import complete, feature_smoothness, label_smoothness
 from partlabel.losses.spatial import expected_negative, spatial_consistency
 
 __all__ = [
@@ -39,23 +42,30 @@ __all__ = [
     "asymmetric",
     "batch_bce",
     "bce",
+    "complete",
     "confident",
     "down_weighted",
     "entropy_maximization",
     "entropy_minimization",
     "expected_negative",
     "expected_positive",
+    "feature_smoothness",
     "focal",
     "known_positives",
     "label_smoothing",
+    "label_smoothness",
     "lac",
+    "likeliest",
+    "lsep",
     "negative_label_smoothing",
     "partial_bce",
     "partial_weight",
     "plc",
+    "ranknet",
     "role",
     "selective",
     "soft_negative",
     "spatial_consistency",
     "splc",
+    "warp",
 ]

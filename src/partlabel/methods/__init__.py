@@ -16,8 +16,12 @@ from partlabel.methods.bce import Bce
 from partlabel.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.methods.em_apl import EmApl
 from partlabel.methods.expected import ExpectedPositive, Role, RoleLinearInit
+from partlabel.methods.imcl import InteractiveLearning
 from partlabel.methods.lac import LabelAwareConsistency
+from partlabel.methods.noise import LatentNoise
 from partlabel.methods.partial_bce import PartialBce
+from partlabel.methods.ranking import Fast0Tag, Lsep, Wsabie
+from partlabel.methods.recurrent import CnnRnn
 from partlabel.methods.saliency import SaliencyRegularization
 from partlabel.methods.selective import ClassAwareSelective, SelfPaced
 from partlabel.methods.spatial import SpatialConsistency
@@ -27,7 +31,13 @@ __all__ = ["METHODS", "Method", "Predict", "Stage", "Task"]
 METHODS: dict[str, type[Method]] = {
     "bce": Bce,
     "partial-bce": PartialBce,
+    "imcl": InteractiveLearning,
     "sr": SaliencyRegularization,
+    "lsep": Lsep,
+    "wsabie": Wsabie,
+    "fast0tag": Fast0Tag,
+    "latent-noise": LatentNoise,
+    "cnn-rnn": CnnRnn,
     "an": AssumeNegative,
     "dw": DownWeighted,
     "wan": WeakAssumeNegative,

@@ -63,12 +63,14 @@ class Task:
         validation: labels of the validation images, as humans gave them.
         epochs: as set; a method may add a warm-up of its own.
         folder: where to keep on disk what is too large for a checkpoint; None for nowhere.
+        side: of the training images, classes that are not to be learned but tell which are alike.
     """
 
     labels: LabelTable
     validation: LabelTable
     epochs: int
     folder: Path | None = None
+    side: LabelTable | None = None
 
 
 class Method(nn.Module, ABC):
@@ -85,6 +87,7 @@ class Method(nn.Module, ABC):
         ema: how slowly the teacher follows the model, None for no teacher.
         members: models that are trained side by side, whose mean ``predict`` gives; the first one
             is the run's.
+        uses_side: whether side information means something to it.
     """
 
     views: tuple[str, ...] = ("weak",)
@@ -92,6 +95,7 @@ class Method(nn.Module, ABC):
     dropout: float = 0.0
     ema: float | None = None
     members: int = 1
+    uses_side: ClassVar[bool] = False
 
     def head(self, features: int, classes: int) -> nn.Module:
         """The head that this method trains, if its maths needs one of its own."""
@@ -150,6 +154,18 @@ class OnLogits(Method):
         logits = model(batch.views["weak"])
         positives = losses.known_positives(logits.detach(), batch.labels)
         return {"loss": self.cost(logits, batch), "positives": positives}
+
+
+def warmed(warmup: int | None, epochs: int, patience: int | None) -> list[Stage]:
+    """A first stage of ``warmup`` epochs, or half of all if None, and one of what is left."""
+    first = -(-epochs // 2) if warmup is None else warmup
+    if first >= epochs:
+        raise InputError(
+            f"a warm-up of {first} of {epochs} epochs leaves nothing to come after it; take more "
+            "--epochs, or a smaller --set warmup"
+        )
+    last = Stage(epochs - first, patience=patience)
+    return [Stage(first, patience=patience), last] if first else [last]
 
 
 def refuse_idle(switch: str, on: bool, /, **given: bool) -> None:

@@ -18,11 +18,12 @@ from partlabel.methods.base import Method, OnLogits, Predict, Stage, Task, refus
 from partlabel.methods.diary import Diary
 from partlabel.methods.em import Alpha, EntropyMaximization
 from partlabel.methods.em_apl import EmApl
+from partlabel.methods.expected import count_positives
 from partlabel.methods.pseudo import refuse_patience
 from partlabel.methods.queue import EmbeddingQueue
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder
-from partlabel.ranges import Dropout, Epochs, Weight
+from partlabel.ranges import Dropout, Epochs, Rate, Weight
 
 Base = Literal["an", "em", "em-apl"]
 Threshold = Annotated[float, Field(ge=0.5, le=1)]
@@ -34,29 +35,33 @@ _PATIENCE = 5
 class LabelAwareConsistency(Method):
     """Each class of each image has an embedding; those of present classes flock together (LAC) [1].
 
-    In the first stage unknown labels count as absent, and the weak view of a picture also teaches
-    the strong one what it is sure of (PLC). In the second, embeddings of labels that are known or
-    believed to be present are pulled to those of the same class, in the batch and in a queue of
-    past ones, and away from others. The first stage has half of the epochs, rounded up, and ends
-    after 5 (or --patience) without a better validation.
+    In the first stage unknown labels cost what ``base`` says, and the weak view of a picture also
+    teaches the strong one what it is sure of (PLC). In the second, embeddings of labels that are
+    known or believed to be present are pulled to those of the same class, in the batch and in a
+    queue of past ones, and away from others. The first stage has half of the epochs, rounded up,
+    and ends after 5 (or --patience) without a better validation.
 
-    The rows of the paper's ablation: AN ``plc=0 lac=0``, with PLC ``lac=0``, with LAC end to end
-    ``stages=1 queue=0``, in two stages ``queue=0``, and as it is. With ``base``, the first of these
-    is another loss with the same decoder. To train the whole network the paper has --lr 1e-4.
+    The paper has ``base=an``. The rows of its ablation: AN ``lambda_plc=0 lambda_lac=0``, with PLC
+    ``lambda_lac=0``, with LAC end to end ``stages=1 queue=0``, in two stages ``queue=0``, and as it
+    is. The first of these trains any base with the same decoder. To train the whole network the
+    paper has --lr 1e-4.
 
     Args:
         delta: how sure the weak view must be in the first stage. Paper: from 0.5 to 0.9, chosen on
             validation; the authors' code has 0.6.
         delta2: in the second stage. The authors' code: 0.9.
-        plc: weight of what the weak view teaches. Paper: 1.
-        lac: weight of the contrast between embeddings, 0 for none and one stage. Paper: 1.
+        lambda_plc: weight of what the weak view teaches. Paper: 1.
+        lambda_lac: weight of the contrast between embeddings, 0 for none and one stage. Paper: 1.
         tau: temperature of the contrast. Paper: from 0.1 to 2, does not matter much.
         queue: how many past pairs of embeddings (of both views) take part. Paper: 512 to 8192.
         stages: 1 to begin with all losses at once, an ablation, with ``delta``.
         denominator: ``all`` compares an anchor with everything else, ``inter`` with other classes
             alone, as the paper prints it.
-        base: what unknown labels cost otherwise: ``an``, ``em`` or ``em-apl``. The scores of the
-            latter two are too high for a fixed delta: set plc=0 and lac=0 with them.
+        base: what unknown labels cost otherwise: ``em``, ``em-apl`` or ``an``. The scores of the
+            former two are no probabilities. With them, the likeliest unknown labels of a batch are
+            believed to be present: a share 1 - delta of as many as there should be.
+        expected: present labels per image, for ``em`` and ``em-apl``; None counts them on
+            validation.
         alpha: of ``em`` and ``em-apl``, see there.
         beta, warmup: of ``em-apl``, see there.
         width: of the decoder; see the head ``decoder``.
@@ -75,14 +80,15 @@ class LabelAwareConsistency(Method):
         self,
         delta: Threshold = 0.6,
         delta2: Threshold = 0.9,
-        plc: Weight = 1.0,
-        lac: Weight = 1.0,
+        lambda_plc: Weight = 1.0,
+        lambda_lac: Weight = 1.0,
         tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.5,
         queue: Annotated[int, Field(ge=0)] = 512,
         stages: Literal[1, 2] = 2,
         denominator: losses.Denominator = "all",
-        base: Base = "an",
-        alpha: Alpha = 0.2,
+        base: Base = "em",
+        expected: Rate | None = None,
+        alpha: Alpha = 0.1,
         beta: Weight = 0.02,
         warmup: Epochs = 5,
         width: Annotated[int, Field(ge=1)] = 256,
@@ -90,34 +96,37 @@ class LabelAwareConsistency(Method):
     ) -> None:
         super().__init__()
         refuse_idle(
-            "lac",
-            lac > 0,
+            "lambda_lac",
+            lambda_lac > 0,
             tau=tau != 0.5,
             queue=queue != 512,
             stages=stages != 2,
             denominator=denominator != "all",
         )
-        refuse_idle("plc or lac", plc + lac > 0, delta=delta != 0.6)
-        refuse_idle("a second stage", stages == 2 and lac > 0, delta2=delta2 != 0.9)
-        refuse_idle("base=em or em-apl", base != "an", alpha=alpha != 0.2)
+        refuse_idle("lambda_plc or lambda_lac", lambda_plc + lambda_lac > 0, delta=delta != 0.6)
+        refuse_idle("a second stage", stages == 2 and lambda_lac > 0, delta2=delta2 != 0.9)
+        refuse_idle(
+            "base=em or em-apl", base != "an", alpha=alpha != 0.1, expected=expected is not None
+        )
         refuse_idle("base=em-apl", base == "em-apl", beta=beta != 0.02, warmup=warmup != 5)
-        self.deltas, self.plc, self.lac = (delta, delta2), plc, lac
-        self.tau, self.denominator, self.number = tau, denominator, stages if lac else 1
+        self.deltas, self.lambda_plc, self.lambda_lac = (delta, delta2), lambda_plc, lambda_lac
+        self.tau, self.denominator, self.number = tau, denominator, stages if lambda_lac else 1
         self.base: OnLogits = AssumeNegative()
+        self.by_score = base == "an"
         if base == "em":
             self.base = EntropyMaximization(alpha)
         elif base == "em-apl":
             self.base = EmApl(alpha, beta, warmup=warmup)
             self.pseudo = self.base.pseudo  # where reports look for it
-        self.width, self.dropout = width, dropout
+        self.expected, self.width, self.dropout = expected, width, dropout
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
         self.stage = 0
-        if not plc and not lac:
+        if not lambda_plc and not lambda_lac:
             self.views = ("weak",)
 
     def head(self, features: int, classes: int) -> nn.Module:
         """The decoder, with a projection if embeddings are compared."""
-        projection = _PROJECTION if self.lac else 0
+        projection = _PROJECTION if self.lambda_lac else 0
         return LabelDecoder(
             features, classes, self.width, dropout=self.dropout, projection=projection
         )
@@ -126,6 +135,10 @@ class LabelAwareConsistency(Method):
         """Let the base loss look at the labels."""
         self.base.prepare(task)
         self.diary.prepare(task)
+        if not self.by_score and len(self.views) == 2:
+            there = self.expected or count_positives(task.validation, "expected=1.5 or base=an")
+            known = int(task.labels.counts().present.sum()) / len(task.labels)
+            self.missing = max(there - known, 0.0)
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """AN and PLC, then all three."""
@@ -147,7 +160,7 @@ class LabelAwareConsistency(Method):
 
     @property
     def _contrasts(self) -> bool:
-        return self.lac > 0 and self.stage == self.number - 1
+        return self.lambda_lac > 0 and self.stage == self.number - 1
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """Let the base loss relabel, if it does."""
@@ -166,11 +179,11 @@ class LabelAwareConsistency(Method):
         positives = losses.known_positives(weak.detach(), batch.labels)
         if len(self.views) == 1:
             return {"loss": base, "positives": positives}
-        believed = losses.confident(weak, batch.labels, delta)
+        believed = self._believe(weak, batch.labels, delta)
         self.diary.note(batch.rows, believed > 0)
-        plc = losses.plc(strong, batch.labels, delta, teacher=weak)
+        plc = losses.bce(strong, believed, "batch" if self.by_score else "classes")
         parts = {
-            "loss": base + self.plc * plc,
+            "loss": base + self.lambda_plc * plc,
             "positives": positives,
             "base": base.detach(),
             "plc": plc.detach(),
@@ -179,9 +192,16 @@ class LabelAwareConsistency(Method):
         if self._contrasts:
             present = (batch.labels > 0) | (believed > 0)
             lac = self._contrast(head, embeddings, present)
-            parts["loss"] = parts["loss"] + self.lac * lac
+            parts["loss"] = parts["loss"] + self.lambda_lac * lac
             parts["lac"] = lac.detach()
         return parts
+
+    def _believe(self, logits: Tensor, labels: Tensor, delta: float) -> Tensor:
+        """[B, C] in {-1, 0, 1} what to make of unknown labels."""
+        if self.by_score:
+            return losses.confident(logits, labels, delta)
+        number = round((1 - delta) * self.missing * len(labels))
+        return losses.likeliest(logits, labels, number).to(labels.dtype)
 
     def _contrast(self, head: LabelDecoder, embeddings: Tensor, present: Tensor) -> Tensor:
         """LAC over the embeddings [2 B, C, width] of cells [B, C] that count as present."""

@@ -6,16 +6,22 @@ from partlabel.models.heads.decoder import LabelDecoder
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.maps import MapHead, class_maps_of
+from partlabel.models.heads.recurrent import RecurrentDecoder
+from partlabel.models.heads.relevance import Relevance
 from partlabel.models.heads.saliency import Saliency, heat_maps, saliency_pool
+from partlabel.models.heads.semantic import LabelVectors
 from partlabel.models.heads.weldon import Weldon, weldon_pool
 
 __all__ = [
     "HEADS",
     "GraphRefiner",
     "LabelDecoder",
+    "LabelVectors",
     "Linear",
     "MapHead",
+    "RecurrentDecoder",
     "Refined",
+    "Relevance",
     "Saliency",
     "Weldon",
     "class_maps_of",

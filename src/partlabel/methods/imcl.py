@@ -1,0 +1,178 @@
+"""Interactive learning with similarities between images and between labels.
+
+[1] Huynh and Elhamifar, Interactive Multi-Label CNN Learning with Partial Labels, CVPR 2020.
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from partlabel import losses
+from partlabel.cooccurrence import LabelGraph, cooccurrence_graph, given_graph, identity_graph
+from partlabel.data import Batch
+from partlabel.errors import InputError
+from partlabel.formats.links import read_links
+from partlabel.methods.base import Method, Stage, Task, refuse_idle, warmed
+from partlabel.methods.bce import warn_of_positives_only
+from partlabel.methods.label_graph import LearnedGraph
+from partlabel.methods.recent import Recent
+from partlabel.methods.snapshot import Snapshot
+from partlabel.models import Classifier
+from partlabel.ranges import Epochs, Rate, Share, Weight
+from partlabel.similarity import Neighbours, pursue
+
+
+class InteractiveLearning(Method):
+    """Labels and features of an image should be sums of those of a few similar images (IMCL) [1].
+
+    After a warm-up on known labels alone, each step first finds for each image the few others of
+    the batch that explain its labels (spread over a graph of labels that come together) and its
+    features; then improves the weights of the graph; then trains the network on known labels and on
+    what its neighbours say of unknown ones.
+
+    Args:
+        lambda_y, lambda_f: how much labels and features must be like those of similar images.
+            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5.
+        k: how many similar images at most. Paper: 5, COCO 3.
+        graph: ``cooccurrence`` counted on known labels, ``identity`` for none, or a CSV file with
+            class,linked,weight on each line.
+        k_a: how many labels a label is linked to by co-occurrence. Paper: 50.
+        graph_lr: of the weights of the graph, as a share of the longest stable step; 0 keeps them
+            as they are, an ablation.
+        graph_steps: on these weights in each step of the training.
+        images: ``learned`` finds similar images in each step; ``fixed`` by the model as it was
+            after the warm-up, an ablation.
+        gradient: ``neighbours``: an image's labels are what its neighbours' must explain; ``both``
+            also pulls an image to what they say, as the paper's equations do.
+        negative_scale: factor on absent labels in the search. Paper: 0.5.
+        dictionary: so many images of past steps may be similar too. For small batches, and with
+            gradient=both, since the past cannot be changed.
+        a: magnitude of side information (--side), which only helps to find similar images. Paper: 1
+            or 10.
+        warmup: epochs on known labels alone; None for half of them.
+    """
+
+    uses_side = True
+
+    def __init__(
+        self,
+        lambda_y: Weight = 1.0,
+        lambda_f: Weight = 0.5,
+        k: Annotated[int, Field(ge=1)] = 5,
+        graph: str = "cooccurrence",
+        k_a: Annotated[int, Field(ge=0)] = 50,
+        graph_lr: Share = 0.01,
+        graph_steps: Annotated[int, Field(ge=1)] = 1,
+        images: Literal["learned", "fixed"] = "learned",
+        gradient: Literal["neighbours", "both"] = "neighbours",
+        negative_scale: Share = 0.5,
+        dictionary: Annotated[int, Field(ge=0)] = 0,
+        a: Rate = 10.0,
+        warmup: Epochs | None = None,
+    ) -> None:
+        super().__init__()
+        refuse_idle("graph=cooccurrence", graph == "cooccurrence", k_a=k_a != 50)
+        refuse_idle("a graph_lr", graph_lr > 0, graph_steps=graph_steps != 1)
+        self.lambda_y, self.lambda_f, self.k = lambda_y, lambda_f, k
+        self.linking, self.k_a, self.graph_lr, self.graph_steps = graph, k_a, graph_lr, graph_steps
+        self.negative_scale, self.a, self.warmup = negative_scale, a, warmup
+        if dictionary and images == "fixed":
+            raise InputError("images=fixed looks in the batch alone; leave dictionary at 0")
+        if dictionary and gradient == "neighbours":
+            raise InputError("neighbours in a dictionary get no gradient: set gradient=both too")
+        self.both = gradient == "both"
+        self.recent = Recent(dictionary)
+        self.snapshot = Snapshot() if images == "fixed" else None
+        self.stage, self.last = 0, 0 if warmup == 0 else 1
+
+    def stages(self, epochs: int, patience: int | None) -> list[Stage]:
+        """Known labels alone, then with similar images."""
+        return warmed(self.warmup, epochs, patience)
+
+    def prepare(self, task: Task) -> None:
+        """Count which labels come together."""
+        warn_of_positives_only(task.labels, "imcl")
+        refuse_idle("--side", task.side is not None, a=self.a != 10)
+        self.graph = LearnedGraph(self.links(task))
+        self.side = task.side
+
+    def links(self, task: Task) -> LabelGraph:
+        """The graph to begin with."""
+        classes = task.labels.classes
+        if self.linking == "identity":
+            return identity_graph(len(classes))
+        if self.linking == "cooccurrence":
+            return cooccurrence_graph(task.labels, self.k_a)
+        return given_graph(classes, read_links(self.linking, classes))
+
+    def begin_stage(self, stage: int, model: Classifier) -> None:
+        """Similar images count from the second stage on."""
+        self.stage = stage
+        if stage == self.last and self.snapshot is not None:
+            self.snapshot.take(model)
+
+    def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy on known labels, and how far images are from similar ones (Eq. 1)."""
+        seen = batch.views["weak"]
+        maps = model.backbone(seen)
+        logits = model.head(maps)
+        known = losses.bce(logits, batch.labels, "batch")
+        parts = {
+            "loss": known,
+            "positives": losses.known_positives(logits.detach(), batch.labels),
+        }
+        if self.stage < self.last or self.lambda_y + self.lambda_f == 0:
+            return parts
+        shown = self._describe(maps, logits, batch)
+        pool = self.recent.before(**shown)
+        if self.snapshot is None:
+            found = self._search(shown, pool)
+        else:
+            then = self._describe(*self.snapshot.look(seen), batch)
+            found = self._search(then, then)
+        self.recent.push(**shown)
+        combined = _combine(found.images, found.label_coef, pool["labels"])
+        self.graph.learn(shown["labels"], combined, self.graph_lr, self.graph_steps)
+        labels = shown["labels"] if self.both else shown["labels"].detach()
+        alike = losses.label_smoothness(labels, self.graph.spread(combined))
+        explained = _combine(found.images, found.feature_coef, pool["features"])
+        features = shown["features"] if self.both else shown["features"].detach()
+        near = losses.feature_smoothness(features, explained)
+        parts["loss"] = known + self.lambda_y * alike + self.lambda_f * near
+        similar = (found.images >= 0).sum() / max(len(batch), 1)
+        told = {"known": known, "labels": alike, "features": near, "similar": similar}
+        return parts | {name: value.detach() for name, value in told.items()}
+
+    def _describe(self, maps: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Rows [B], completed labels [B, C] and features [B, D]."""
+        labels = losses.complete(logits, batch.labels, self.negative_scale)
+        features = maps.mean(dim=(2, 3)).to(labels.dtype)
+        return {"rows": batch.rows, "labels": labels, "features": features}
+
+    @torch.no_grad()
+    def _search(self, shown: dict[str, Tensor], pool: dict[str, Tensor]) -> Neighbours:
+        """Which images of the pool explain these."""
+        labels, spread = shown["labels"], self.graph.spread(pool["labels"])
+        return pursue(
+            torch.cat([labels, self._side(shown["rows"]).to(labels)], dim=1),
+            shown["features"],
+            torch.cat([spread, self._side(pool["rows"]).to(labels)], dim=1),
+            pool["features"],
+            self.k,
+            self.lambda_y,
+            self.lambda_f,
+            barred=shown["rows"][:, None] == pool["rows"],
+        )
+
+    def _side(self, rows: Tensor) -> Tensor:
+        """Side information [B, S], nothing if there is none."""
+        if self.side is None:
+            return rows.new_zeros(len(rows), 0)
+        return self.a * (torch.from_numpy(self.side.dense(rows.cpu().numpy())) > 0)
+
+
+def _combine(index: Tensor, coefficients: Tensor, pool: Tensor) -> Tensor:
+    """[B, k] numbers (-1 for none) and coefficients to sums [B, d] of rows of [M, d]."""
+    return (coefficients[:, :, None] * pool[index.clamp(min=0)]).sum(dim=1)

@@ -16,6 +16,7 @@ NAMES = (
     "graph",
     "saliency",
     "lac",
+    "similarity",
 )
 
 if len(sys.argv) == 2 and sys.argv[1] in NAMES:

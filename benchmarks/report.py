@@ -2,7 +2,6 @@
 
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +27,15 @@ def resident() -> float:
 
 
 def peak() -> float:
-    """The most memory this process has held, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    """The most memory this process has held, in MB, since it began or last forgot."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+
+
+def forget_peak() -> float:
+    """Begin a new peak, at the memory that is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident()
 
 
 def tell(what: str, value: str, target: str, good: bool) -> None:

@@ -210,3 +210,16 @@ def test_groups_by_annotations() -> None:
         (2, 7, 9),
     ]
     assert metrics.average_precision(scores[:, 0], labels[:, 0]) == ap[0]
+
+
+@given(scored((-1, 0, 1)), st.integers(1, 6))
+def test_top_recall_is_the_mean_over_all_orders_of_ties(case: Any, k: int) -> None:
+    scores, labels, _ = case
+    hits = []
+    for i, j in np.argwhere(labels == 1):
+        above = sum(s > scores[i, j] for s in scores[i])
+        equal = sum(s == scores[i, j] for s in scores[i])
+        places = [above + place for place in range(equal)]
+        hits.append(np.mean([place < k for place in places]))
+    expected = np.mean(hits) if hits else float("nan")
+    assert metrics.top_recall(scores, labels, k) == pytest.approx(expected, nan_ok=True)

@@ -264,6 +264,15 @@ def scenes(
     seed: Seed = 0,
     difficulty: Annotated[float, typer.Option(help="From 0 (easy) to 1 (hard).")] = 0.5,
     objects: Annotated[float, typer.Option(help="Mean number of objects in a picture.")] = 3.5,
+    tail: Annotated[
+        float, typer.Option(help="How much rarer some classes are than others; 0 for not at all.")
+    ] = 0.6,
+    context: Annotated[
+        float,
+        typer.Option(
+            help="How much likelier an object is in its own kind of place than elsewhere."
+        ),
+    ] = 4.0,
     test: Annotated[float, typer.Option(help="Share of pictures in the split 'test'.")] = 0.25,
     as_json: Json = False,
 ) -> None:
@@ -274,7 +283,7 @@ def scenes(
     from partlabel import scenes as generated
     from partlabel import terminal
 
-    world = generated.World(classes, size, seed, difficulty, objects)
+    world = generated.World(classes, size, seed, difficulty, objects, tail, context)
     with terminal.progress("drawing") as progress:
         table = generated.write(folder, count, world, test, lambda done: progress(done, count))
     _wrote(folder / "labels.csv", table, [], as_json)

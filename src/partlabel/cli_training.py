@@ -162,9 +162,10 @@ def evaluate(
 
     Example: partlabel evaluate run labels.csv --images photos/ --split test
     """
-    from partlabel import display, formats, scoring
+    from partlabel import display, formats, metrics, scoring
     from partlabel.files import atomic_file
     from partlabel.run import Run
+    from partlabel.training import task_of
 
     table = formats.read_labels(labels, format, unlisted)
     table = table if split is None else table.split(split)
@@ -184,8 +185,11 @@ def evaluate(
             {"class": name, **{f: _plain(row[f]) for f in result.per_class.dtype.names}}
             for name, row in zip(Run(run).record.classes, result.per_class, strict=True)
         ]
+        counts = task_of(Run(run)).labels.counts()
+        groups = metrics.by_annotations(result, counts.present + counts.absent)
+        said = {**figures, "groups": groups, "per_class": classes}
         with atomic_file(json_file) as stream:
-            stream.write(json.dumps({**figures, "per_class": classes}, indent=1).encode())
+            stream.write(json.dumps(said, indent=1).encode())
 
 
 def predict(

@@ -42,6 +42,10 @@ class Evaluation(Mapping[str, float]):
     def __repr__(self) -> str:
         return f"Evaluation({self._figures})"
 
+    def plus(self, **figures: float) -> "Evaluation":
+        """With further figures."""
+        return Evaluation({**figures, **self._figures}, self.per_class)
+
 
 def evaluate(
     scores: ArrayLike, labels: ArrayLike | LabelTable, threshold: ArrayLike = 0.5
@@ -92,6 +96,28 @@ def average_precision(scores: ArrayLike, labels: ArrayLike) -> float:
     """
     score, label = _matched(np.asarray(scores)[:, None], np.asarray(labels)[:, None])
     return _average_precision(score[:, 0], label[:, 0] == PRESENT, label[:, 0] == ABSENT)
+
+
+def top_recall(scores: ArrayLike, labels: ArrayLike | LabelTable, k: int = 3) -> float:
+    """The share of present labels that are among the k classes of highest score in their image.
+
+    Unlike in :func:`evaluate`, classes of which nothing is known take part in the ranking. Of equal
+    scores each has the same chance to come first. NaN if no label is known to be present.
+
+    >>> top_recall([[0.9, 0.8, 0.1]], [[1, 0, 1]], k=2)
+    0.5
+    """
+    score, label = _matched(scores, labels)
+    found = total = 0.0
+    for start in range(0, len(score), 4096):
+        rows = score[start : start + 4096]
+        image, column = np.nonzero(label[start : start + 4096] == PRESENT)
+        own = rows[image, column][:, None]
+        above = (rows[image] > own).sum(axis=1)
+        equal = (rows[image] == own).sum(axis=1)  # oneself too
+        found += np.clip((k - above) / equal, 0, 1).sum()
+        total += len(image)
+    return float(found / total) if total else float("nan")
 
 
 def by_annotations(

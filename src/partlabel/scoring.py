@@ -18,7 +18,7 @@ from partlabel.inputs import make_inputs
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import from_triples
 from partlabel.methods import METHODS, Method
-from partlabel.metrics import Evaluation
+from partlabel.metrics import Evaluation, top_recall
 from partlabel.metrics import evaluate as measure
 from partlabel.models import Classifier
 from partlabel.prediction import InputSource, gather
@@ -93,7 +93,10 @@ def evaluate(
     threshold: float | Scores = 0.5,
     cache: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
-    """The figures of a run on a table; its classes must be known to the run."""
+    """The figures of a run on a table; its classes must be known to the run.
+
+    Also ``top3_recall``, see :func:`metrics.top_recall`.
+    """
     classes = run.record.classes
     missing = [name for name in classes if name not in table.classes]
     if len(missing) == len(classes):
@@ -102,7 +105,8 @@ def evaluate(
         table = table.with_more_classes(missing)
     scored = score(run, table.with_classes(classes), images, cache)
     rows = scored.readable
-    return measure(scored.scores[rows], scored.table.dense()[rows], threshold)
+    scores, truth = scored.scores[rows], scored.table.dense()[rows]
+    return measure(scores, truth, threshold).plus(top3_recall=top_recall(scores, truth, 3))
 
 
 def evaluate_estimates(run: Run, table: LabelTable, threshold: float = 0.5) -> Evaluation:

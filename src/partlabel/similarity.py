@@ -93,7 +93,7 @@ def pursue(
     images = torch.zeros(number, 0, dtype=torch.int64, device=labels.device)
     found = torch.zeros(number, 0, dtype=torch.bool, device=labels.device)
     searching = torch.ones(number, dtype=torch.bool, device=labels.device)
-    for _ in range(min(k, many)):
+    for place in range(min(k, many)):
         left = [side.left() for side in sides]
         gains = [side.gain(rest) for side, rest in zip(sides, left, strict=True)]
         best = _first_best(torch.where(free, gains[0] + gains[1], -torch.inf))
@@ -104,7 +104,7 @@ def pursue(
         found = torch.cat([found, searching[:, None]], dim=1)
         free = free.scatter(1, best[:, None], False)
         for side in sides:
-            side.choose(images[:, -1])
+            side.choose(place, images[:, -1])
             side.solve(images, found)
     empty = (0, k - images.shape[1])
     index = pad(torch.where(found, images, -1), empty, value=-1)
@@ -116,26 +116,33 @@ class _Side:
     """One of the two things to explain: products of targets with atoms, and of atoms."""
 
     def __init__(self, targets: Tensor, atoms: Tensor, weight: float, k: int) -> None:
-        targets, self.atoms = targets.detach().double(), atoms.detach().double()
+        same = targets is atoms
+        self.atoms = atoms.detach().double()
+        targets = self.atoms if same else targets.detach().double()
         self.weight = weight
-        self.products = targets @ self.atoms.T
-        lengths: Tensor = self.atoms.norm(dim=1)
-        self.squares: Tensor = lengths.square()
-        self.least = _POSITIVE * torch.outer(targets.norm(dim=1), lengths)
-        number, many = self.products.shape
-        self.shares = self.products.new_zeros(number, 0)
-        self.chosen = self.products.new_zeros(number, 0, many)
+        number, many = len(targets), len(atoms)
         # all products of atoms, unless those with the chosen ones will be fewer
         self.gram = self.atoms @ self.atoms.T if many <= k * number else None
+        if self.gram is not None:
+            self.squares = self.gram.diagonal()
+        else:
+            self.squares = self.atoms.square().sum(dim=1)
+        own = self.squares if same else targets.square().sum(dim=1)
+        self.least = _POSITIVE * torch.outer(own.sqrt(), self.squares.sqrt())
+        self.products = self.gram if same and self.gram is not None else targets @ self.atoms.T
+        self.shares = self.products.new_zeros(number, 0)
+        self.chosen = self.products.new_zeros(number, min(k, many), many)
 
     def left(self) -> Tensor:
         """[B, M] products of atoms with what the chosen ones leave of the targets."""
-        return self.products - torch.einsum("bt,btm->bm", self.shares, self.chosen)
+        done = self.shares.shape[1]
+        explained = torch.bmm(self.shares[:, None], self.chosen[:, :done])
+        return self.products - explained[:, 0]
 
-    def choose(self, images: Tensor) -> None:
+    def choose(self, place: int, images: Tensor) -> None:
         """Add an atom for each target [B]: its products with all atoms."""
         new = self.atoms[images] @ self.atoms.T if self.gram is None else self.gram[images]
-        self.chosen = torch.cat([self.chosen, new[:, None]], dim=1)
+        self.chosen[:, place] = new
 
     def gain(self, left: Tensor) -> Tensor:
         """[B, M] how much an atom explains of that."""
@@ -151,7 +158,8 @@ class _Side:
     def solve(self, images: Tensor, found: Tensor) -> None:
         """Least squares over the chosen atoms, then 0 for what is negative."""
         both = found[:, :, None] & found[:, None, :]
-        among = self.chosen.gather(2, images[:, None, :].expand(-1, images.shape[1], -1))
+        done = images.shape[1]
+        among = self.chosen[:, :done].gather(2, images[:, None, :].expand(-1, done, -1))
         chosen = torch.where(both, among, 0.0)
         # where there is none, 1 on the diagonal and 0 to be reached
         diagonal = torch.where(found, _RIDGE, 1.0)

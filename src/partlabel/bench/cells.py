@@ -23,10 +23,11 @@ from partlabel.bench.spec import FULL, Spec
 from partlabel.files import atomic_file
 from partlabel.formats import read_labels
 from partlabel.labels import LabelTable
+from partlabel.metrics import by_annotations
 from partlabel.rounds import judge
 from partlabel.scoring import evaluate
 from partlabel.trainer import InterruptedTrainingError
-from partlabel.training import train
+from partlabel.training import task_of, train
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,10 @@ def _run_cell(
             **label_shares(labels, table, spec.split),
         }
         if test:
-            figures |= dict(evaluate(done, table.split(spec.test_split), spec.images, cache=cache))
+            found = evaluate(done, table.split(spec.test_split), spec.images, cache=cache)
+            counts = task_of(done).labels.counts()
+            groups = by_annotations(found, counts.present + counts.absent)
+            figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)} | dict(found)
             figures |= judge(done, table)
     except InterruptedTrainingError:
         raise

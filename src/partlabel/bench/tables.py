@@ -9,6 +9,7 @@ COUNTS = ("evaluated_classes", "pseudo_labels")  # shown as they are, all others
 JUDGED = ("pseudo_absent_accuracy", "pseudo_present_accuracy")
 FIGURES = (
     *("mAP", "CP", "CR", "CF1", "OP", "OR", "OF1", "macro_F1", "micro_F1", "exact_match"),
+    *("top3_recall", "G1", "G2", "G3", "G4", "G5"),
     *("label_share", "TP", "TN", *JUDGED, *COUNTS),
 )
 

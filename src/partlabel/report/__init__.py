@@ -26,6 +26,7 @@ from partlabel.report.figures import (
     thumbnail,
 )
 from partlabel.report.landscape import survey
+from partlabel.report.links import label_links
 from partlabel.report.looking import about_looks, looks, pointing_game
 from partlabel.report.parts import percent
 from partlabel.report.sample import Sample, take_sample
@@ -71,7 +72,7 @@ def build(
         precision_recall=precision_recall(
             sample.run.val, sample.val_labels, record.classes, result.per_class.AP
         ),
-        after_classes=parts.gains(sample, result),
+        after_classes=[*parts.groups(sample, result), *parts.gains(sample, result)],
         histogram=score_histogram(
             (sample.run.train, sample.labels), (sample.run.val, sample.val_labels)
         ),
@@ -80,6 +81,7 @@ def build(
             *parts.unknown_labels(sample),
             *parts.pseudo_labels(sample),
             *beliefs(sample),
+            *label_links(sample),
             *parts.own_estimates(sample),
             *parts.landscapes(surveyed),
         ],

@@ -8,7 +8,7 @@ import numpy as np
 
 from partlabel.data import in_batches
 from partlabel.errors import count
-from partlabel.metrics import Evaluation, evaluate
+from partlabel.metrics import Evaluation, by_annotations, evaluate
 from partlabel.pointing import Pointing
 from partlabel.report import contrasts
 from partlabel.report.analysis import (
@@ -26,6 +26,7 @@ from partlabel.rounds import ratio, read_tally, rounds_before
 from partlabel.scoring import estimates, has_estimates
 
 _CHUNK = 1 << 14  # images whose labels are looked at in one go
+_GROUPED = 10  # classes from which on groups of them say something
 _COMMON = 4  # classes with a density of their own
 
 
@@ -51,6 +52,29 @@ class Part:
 def percent(share: float) -> str:
     """A share for people: 0.123 is 12.3."""
     return "-" if math.isnan(share) else f"{100 * share:.1f}"
+
+
+def groups(sample: Sample, result: Evaluation) -> list[Part]:
+    """mAP of classes with few and with many known training labels, if there are enough classes."""
+    counts = sample.training.counts()
+    found = by_annotations(result, counts.present + counts.absent)
+    if sum(int(group["classes"]) for group in found) < _GROUPED:
+        return []
+    rows = [
+        [
+            f"G{number}",
+            f"{group['classes']}",
+            f"{group['fewest']:,} to {group['most']:,}",
+            percent(group["mAP"]),
+        ]
+        for number, group in enumerate(found, 1)
+    ]
+    caption = (
+        "Classes by how many training labels of them are known, from few to many: mAP on "
+        "validation labels."
+    )
+    header = ["group", "classes", "known labels each", "mAP"]
+    return [Part("Few and many labels", caption, header=header, rows=rows)]
 
 
 def known_positives(sample: Sample) -> list[Part]:

@@ -1,0 +1,65 @@
+"""Files of links between classes and of vectors of classes."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partlabel.cooccurrence import LabelGraph, given_graph
+from partlabel.errors import FileError
+from partlabel.formats.links import read_links, write_links
+from partlabel.formats.vectors import read_vectors
+from partlabel.report.links import links_of
+
+CLASSES = ["cat", "dog", "a, b"]
+
+
+def test_links_come_back(tmp_path: Path) -> None:
+    links = [("cat", "dog", 0.5), ("dog", "cat", 2.0), ("a, b", "cat", 0.0)]
+    write_links(tmp_path / "links.csv", links)
+    assert read_links(tmp_path / "links.csv", CLASSES) == links
+    assert read_links(tmp_path / "links.csv", ["cat", "dog"]) == links[:2]
+
+
+def test_a_learned_graph_comes_back() -> None:
+    linked = np.array([[0, 1, 2], [1, 0, 1], [2, 2, 2]])
+    weights = np.array([[0.5, 0.25, 0.25], [0.8, 0.2, 0], [1, 0, 0]], dtype=np.float32)
+    graph = LabelGraph(linked, weights)
+    again = given_graph(CLASSES, links_of(graph, CLASSES))
+    np.testing.assert_allclose(again.weights, weights, atol=1e-6)
+    np.testing.assert_array_equal(again.linked, linked)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("class,linked\ncat,dog\n", r"line 1.*expected the columns class,linked,weight"),
+        ("class,linked,weight\ncat,dog,1\ncat,dog,2\n", r"line 3.*again, as in line 2"),
+        ("class,linked,weight\ncat,dog,-1\n", r"line 2.*must not be negative"),
+        ("class,linked,weight\ncat,dog,much\n", r"line 2.*expected a number, found 'much'"),
+        ("class,linked,weight\ncat,dog\n", r"line 2.*expected 3 columns, found 2"),
+        ("", "empty"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "links.csv"
+    path.write_text(text)
+    with pytest.raises(FileError, match=message):
+        read_links(path, CLASSES)
+
+
+@given(st.one_of(st.binary(max_size=60), st.text('class,linkedweight1.\n"; ', max_size=60)))
+def test_any_file_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes | str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    head = "class,linked,weight\n"
+    for start in ("", head, "class,x\n"):
+        data = content if isinstance(content, bytes) else (start + content).encode()
+        path.write_bytes(data)
+        for read in (lambda: read_links(path, CLASSES), lambda: read_vectors(path, CLASSES[:1])):
+            with suppress(FileError):
+                read()

@@ -130,8 +130,9 @@ def test_wsabie_learns_the_vectors_and_fast0tag_does_not() -> None:
         assert not bool(head.vectors.any())
 
 
-def test_latent_noise_by_hand() -> None:
-    method = LatentNoise()
+@pytest.mark.parametrize("unknown", ["ignored", "unmentioned"])
+def test_latent_noise_by_hand(unknown: Any) -> None:
+    method = LatentNoise(unknown=unknown)
     model, batch = ready(method)
     head = model.head
     assert isinstance(head, Relevance)
@@ -139,13 +140,23 @@ def test_latent_noise_by_hand() -> None:
     v = torch.sigmoid(head.visual(means)).detach().double().numpy()
     r = torch.sigmoid(head.relevance(means)).detach().double().numpy()
     cost = np.where(LABELS > 0, -np.log(v * r), -np.log(1 - v * r))
-    cost = np.where(LABELS < 0, -np.log(1 - v), cost)
-    assert float(method.loss(model, batch)["loss"].detach()) == pytest.approx(cost.mean(), rel=1e-5)
+    if unknown == "ignored":
+        expected = cost[LABELS != 0].mean()
+    else:
+        expected = np.where(LABELS < 0, -np.log(1 - v), cost).mean()
+    assert float(method.loss(model, batch)["loss"].detach()) == pytest.approx(expected, rel=1e-5)
     scores = torch.sigmoid(model(batch.views["weak"])).detach().numpy()
     np.testing.assert_allclose(scores, v, rtol=1e-5)
     head.scores = "relevance"
     scores = torch.sigmoid(model(batch.views["weak"])).detach().numpy()
     np.testing.assert_allclose(scores, v * r, rtol=1e-5)
+
+
+def test_unknown_labels_are_unmentioned_if_nothing_is_known_to_be_absent() -> None:
+    for labels, ignores in ((LABELS, True), (np.maximum(LABELS, 0), False)):
+        method = LatentNoise()
+        method.prepare(task(labels))
+        assert method.ignores is ignores
 
 
 def test_sentences_tell_common_labels_first() -> None:

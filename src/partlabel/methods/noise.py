@@ -4,41 +4,57 @@
     Human-Centric Labels, CVPR 2016.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from partlabel import losses
 from partlabel.data import Batch
-from partlabel.methods.base import Method
+from partlabel.methods.base import Method, Task
 from partlabel.models import Classifier
 from partlabel.models.heads import Relevance
 from partlabel.models.heads.relevance import Shown
 
 
 class LatentNoise(Method):
-    """A label is known if it is to be seen and relevant: both are learned (latent noise) [1].
+    """A label is given if it is to be seen and relevant: both are learned (latent noise) [1].
 
-    A label known to be present was mentioned, an unknown one was not: the product of presence and
-    relevance, both given the picture, tells these apart. One known to be absent is not to be seen.
+    The product of presence and relevance, both given the picture, is the chance of a label.
 
     Args:
-        scores: of ``visual`` presence, or of ``relevance``: of being mentioned.
+        scores: of ``visual`` presence, or of ``relevance``: of being given.
+        unknown: ``unmentioned``: an unknown label is one that was not given, and one known to be
+            absent is not to be seen; ``ignored``: only known labels count; ``auto`` ignores them
+            if some labels are known to be absent.
     """
 
-    def __init__(self, scores: Shown = "visual") -> None:
+    def __init__(
+        self,
+        scores: Shown = "visual",
+        unknown: Literal["auto", "unmentioned", "ignored"] = "auto",
+    ) -> None:
         super().__init__()
-        self.scores = scores
+        self.scores, self.unknown = scores, unknown
 
     def head(self, features: int, classes: int) -> nn.Module:
         """Presence and relevance."""
         return Relevance(features, classes, self.scores)
 
+    def prepare(self, task: Task) -> None:
+        """Decide what an unknown label is."""
+        absent = bool(task.labels.counts().absent.any())
+        self.ignores = self.unknown == "ignored" or (self.unknown == "auto" and absent)
+
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy of being mentioned, and of being there where it is known not to be."""
+        """Cross-entropy of being given, and of being there where it is known not to be."""
         assert isinstance(model.head, Relevance)
-        visual, mentioned = model.head.both(model.backbone(batch.views["weak"]))
-        logits = torch.where(batch.labels < 0, visual, mentioned)
-        return {
-            "loss": losses.assume_negative(logits, batch.labels),
-            "positives": losses.known_positives(visual.detach(), batch.labels),
-        }
+        visual, given = model.head.both(model.backbone(batch.views["weak"]))
+        if self.ignores:
+            loss = losses.bce(given, batch.labels, "batch")
+        else:
+            loss = losses.assume_negative(
+                torch.where(batch.labels < 0, visual, given), batch.labels
+            )
+        positives = losses.known_positives(visual.detach(), batch.labels)
+        return {"loss": loss, "positives": positives}

@@ -18,7 +18,7 @@ ROOMS = [
     {"simulate", "scenes", "metrics", "calibrate", "pointing", "cooccurrence"},
     {"inspection"},
     {"display"},
-    {"torchvision_shim", "schedule", "interruption"},
+    {"torchvision_shim", "schedule", "interruption", "numerics"},
     {"data", "losses", "similarity"},
     {"models"},
     {"features", "methods", "ema"},

@@ -28,6 +28,8 @@ def test_a_learned_graph_comes_back() -> None:
     linked = np.array([[0, 1, 2], [1, 0, 1], [2, 2, 2]])
     weights = np.array([[0.5, 0.25, 0.25], [0.8, 0.2, 0], [1, 0, 0]], dtype=np.float32)
     graph = LabelGraph(linked, weights)
+    negative = LabelGraph(linked, -weights)
+    assert links_of(negative, CLASSES) == []
     again = given_graph(CLASSES, links_of(graph, CLASSES))
     np.testing.assert_allclose(again.weights, weights, atol=1e-6)
     np.testing.assert_array_equal(again.linked, linked)
@@ -41,6 +43,8 @@ def test_a_learned_graph_comes_back() -> None:
         ("class,linked,weight\ncat,dog,-1\n", r"line 2.*must not be negative"),
         ("class,linked,weight\ncat,dog,much\n", r"line 2.*expected a number, found 'much'"),
         ("class,linked,weight\ncat,dog\n", r"line 2.*expected 3 columns, found 2"),
+        ("class,linked,weight\ncat,dog,0,5\n", r"line 2.*expected 3 columns, found 4"),
+        ("class,linked,weight\nCat,Dog,1\n", "links none of the classes"),
         ("", "empty"),
     ],
 )
@@ -58,8 +62,8 @@ def test_any_file_is_read_or_refused(
     path = tmp_path_factory.getbasetemp() / "any.csv"
     head = "class,linked,weight\n"
     for start in ("", head, "class,x\n"):
-        data = content if isinstance(content, bytes) else (start + content).encode()
-        path.write_bytes(data)
+        rest = content if isinstance(content, bytes) else content.encode()
+        path.write_bytes(start.encode() + rest)
         for read in (lambda: read_links(path, CLASSES), lambda: read_vectors(path, CLASSES[:1])):
             with suppress(FileError):
                 read()

@@ -18,6 +18,7 @@ from partlabel.methods.ranking import Fast0Tag, Lsep, Wsabie
 from partlabel.methods.recurrent import CnnRnn
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelVectors, RecurrentDecoder, Relevance
+from partlabel.models.heads.recurrent import _log_odds
 
 
 class TestLsep(MethodConformance):
@@ -91,6 +92,8 @@ def test_vectors_of_labels_that_come_together() -> None:
     best = (ways[:, -3:] * values[-3:]) @ ways[:, -3:].T
     np.testing.assert_allclose(few @ few.T, best, atol=1e-5)
     np.testing.assert_array_equal(few, label_vectors(table, 3))
+    alone = task(2 * np.eye(60, dtype=int) - 1).labels  # no class comes with another
+    np.testing.assert_array_equal(label_vectors(alone, 50), label_vectors(alone, 50))
 
 
 def test_vectors_from_a_file(tmp_path: Path) -> None:
@@ -107,6 +110,8 @@ def test_vectors_from_a_file(tmp_path: Path) -> None:
         "class,x\nc0,nan\n": "expected a number, found 'nan'",
         "class,x\nc0\n": "expected 2 columns, found 1",
         "name,x\nc0,1\n": "expected the columns class",
+        "class,x\nc0,0,5\n": "expected 2 columns, found 3",
+        "class,x\nc0,1e300\n": "too large",
         "class,x\nc0,1\n": "no vector for 2 classes",
     }.items():
         path.write_text(text)
@@ -225,3 +230,10 @@ def test_a_class_scores_its_best_chance_of_being_told() -> None:
         lengths.append(len(told))
         np.testing.assert_allclose(found[i], best, rtol=1e-4, atol=1e-5)
     assert len(set(lengths)) > 1
+
+
+def test_odds_of_a_sure_word_differ() -> None:
+    logits = torch.tensor([[50.0, 1.0, 0.0], [60.0, 1.0, 0.0]])
+    odds = _log_odds(logits)
+    expected = [[50 - np.log(np.e + 1), 1 - 50, -50], [60 - np.log(np.e + 1), 1 - 60, -60]]
+    np.testing.assert_allclose(odds, np.array(expected), rtol=1e-6)

@@ -158,7 +158,7 @@ def test_whom_the_gradient_reaches(gradient: Any) -> None:
     method = InteractiveLearning(graph="identity", k=1, gradient=gradient, lambda_f=0)
     method.prepare(task())
     model = ready(method)
-    # the second points elsewhere: it has no neighbour, and is the first one's
+    # below, the second one's neighbour is taken away: it is the first one's, and has none
     maps = torch.zeros(2, 4, 1, 1, dtype=torch.float64)
     maps[0, 0], maps[1, 0] = 1.0, 1.0
     maps.requires_grad_()
@@ -191,7 +191,7 @@ def test_the_graph_learns_by_gradient_descent() -> None:
     torch.testing.assert_close(graph.spread(combined), spread)
     (slope,) = torch.autograd.grad((labels - spread).square().sum(), free)
     real = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]], dtype=torch.float64)
-    length = (combined[:, linked] * real).square().sum(dim=(0, 2))
+    length = (combined[:, linked] * real).square().sum(dim=(0, 2)).clamp(min=1)
     expected = free.detach() - 0.3 * real * slope / 2 / length[:, None]
     graph.learn(labels, combined, 0.3, 1)
     torch.testing.assert_close(graph.weights, expected)
@@ -207,6 +207,20 @@ def test_the_graph_learns_by_gradient_descent() -> None:
             float(best[0]), rel=1e-2
         )
     assert bool((graph.weights[real == 0] == 0).all())
+
+
+def test_a_batch_that_says_little_moves_the_graph_little() -> None:
+    linked, weights = np.array([[0, 1], [1, 0]]), np.array([[0.5, 0.5], [0.5, 0.5]])
+    graph = LearnedGraph(LabelGraph(linked, weights.astype(np.float32)))
+    graph.learn(torch.ones(1, 2), torch.full((1, 2), 1e-3), 1.0, 1)
+    assert float((graph.weights - 0.5).abs().max()) < 0.01
+
+
+def test_without_links_there_is_nothing_to_learn() -> None:
+    method = InteractiveLearning(graph="identity")
+    method.prepare(task())
+    method.loss(ready(method), shown())
+    assert bool((method.graph.weights == 1).all())
 
 
 def test_the_past_can_be_similar_but_not_oneself() -> None:
@@ -237,6 +251,8 @@ def test_recent_rows() -> None:
         ({"graph_lr": 0, "graph_steps": 3}, "graph_steps without"),
         ({"images": "fixed", "dictionary": 3, "gradient": "both"}, "looks in the batch alone"),
         ({"dictionary": 3}, "set gradient=both"),
+        ({"lambda_y": 0, "graph": "identity"}, "graph without lambda_y"),
+        ({"lambda_y": 0, "lambda_f": 0, "k": 3}, "k without lambda_y or lambda_f"),
         ({"warmup": 15}, "leaves nothing to come after"),
     ],
 )
@@ -263,6 +279,8 @@ def test_side_information_is_not_learned(scene: Path, tmp_path: Path) -> None:
     assert side is not None
     assert list(side.classes) == [name]
     assert len(side) == run.record.train_rows
+    with pytest.raises(InputError, match="matches all classes"):
+        train(table, scene / "images", tmp_path / "other", **(call | {"side": "*"}))
     with pytest.raises(InputError, match="matches no class"):
         train(table, scene / "images", tmp_path / "other", **(call | {"side": "species=*"}))
 
@@ -272,6 +290,8 @@ def test_a_graph_from_a_file(tmp_path: Path) -> None:
     path.write_text("class,linked,weight\nc0,c1,3\nc9,c0,1\n")
     method = InteractiveLearning(graph=str(path))
     found = dense(method.links(task()))
+    with pytest.raises(InputError, match="neither cooccurrence, nor identity, nor a file"):
+        InteractiveLearning(graph="coocurrence").links(task())
     np.testing.assert_allclose(found, np.array([[0.25, 0.75, 0], [0, 1, 0], [0, 0, 1]]))
 
 

@@ -148,13 +148,23 @@ def test_on_em_the_likeliest_labels_are_believed(stage: int, delta: float) -> No
     parts = {name: float(part.detach()) for name, part in method.loss(model, batch).items()}
     with torch.no_grad():
         weak, strong = (model.head(views[name]).numpy() for name in ("weak", "strong"))
-    number = round((1 - delta) * (4.0 - 1.0) * 12)
+    number = int((1 - delta) * (4.0 - 1.0) * 12)
     unknown = np.flatnonzero(labels.ravel() == 0)
     likeliest = unknown[np.argsort(-weak.ravel()[unknown])[:number]]
     assert parts["believed"] == pytest.approx(number / 12)
     cost = np.log1p(np.exp(-strong.ravel()[likeliest])).sum() / labels.size
     assert parts["plc"] == pytest.approx(cost)
     assert set(method.diary.get_extra_state().tolist()) == set(likeliest.tolist())
+
+
+def test_small_batches_believe_as_many_as_large_ones() -> None:
+    """What is left of a number that is not whole counts in the next batch."""
+    method = LabelAwareConsistency(width=8, expected=1.5)
+    method.prepare(task(np.eye(5, dtype=int) - np.eye(5, k=1, dtype=int)))
+    labels, logits = torch.zeros(2, 5), torch.randn(2, 5)
+    found = [int(method._believe(logits, labels, 0.9).sum()) for _ in range(50)]
+    assert sum(found) == pytest.approx(0.1 * 0.5 * 2 * 50, abs=1)
+    assert set(found) == {0, 1}
 
 
 def test_without_a_count_of_present_labels_it_says_what_to_set() -> None:
@@ -298,8 +308,10 @@ def test_half_of_the_epochs_each() -> None:
         ({"delta": 0.4}, "greater than or equal to 0.5"),
         (
             {"lambda_plc": 0, "lambda_lac": 0, "delta": 0.8},
-            "delta without lambda_plc or lambda_lac",
+            "delta without lambda_plc",
         ),
+        ({"lambda_plc": 0, "delta": 0.8}, "delta without lambda_plc"),
+        ({"lambda_plc": 0, "lambda_lac": 0, "expected": 2}, "expected without lambda_plc"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(options: Any, message: str) -> None:

@@ -161,3 +161,9 @@ def test_half_precision_and_gradients() -> None:
     found = joint_omp(f, y, torch.eye(3), 2)
     assert found.label_coef.dtype == torch.bfloat16
     assert not found.label_coef.requires_grad
+
+
+def test_large_numbers_twice() -> None:
+    f, y = torch.full((4, 3), 1e6), torch.rand(4, 2)
+    found = joint_omp(f, y, torch.eye(2), 3, lambda_f=0)
+    assert bool(torch.isfinite(found.feature_coef).all())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import svds
+from scipy.sparse.linalg import eigsh
 
 from partlabel.errors import InputError, one_of
 from partlabel.labels import PRESENT, LabelTable
@@ -101,21 +101,20 @@ def given_graph(classes: Sequence[str], edges: Iterable[tuple[str, str, float]])
 def label_vectors(table: LabelTable, width: int) -> NDArray[np.float32]:
     """[C, width] vectors whose products say which classes come together, in place of words.
 
-    The leading singular vectors of the matrix of n_ij / sqrt(n_i n_j), in how many images both are
-    known to be present, each times the root of its singular value. Fewer classes than ``width``
-    leave zeros.
+    The leading eigenvectors of the matrix of n_ij / sqrt(n_i n_j), in how many images both are
+    known to be present, each times the root of its eigenvalue. Fewer classes than ``width`` leave
+    zeros.
     """
     counts = count_pairs(table)
     scale = 1 / np.sqrt(np.maximum(counts.diagonal(), 1))
     joint = counts.multiply(scale[:, None]).multiply(scale).tocsr()
     number = min(width, joint.shape[0])
     if number >= joint.shape[0]:
-        left, values, _ = np.linalg.svd(joint.toarray())
+        values, left = np.linalg.eigh(joint.toarray())
     else:
-        start = np.ones(joint.shape[0])  # the same each time
-        left, values, _ = svds(joint, number, v0=start)
+        values, left = eigsh(joint, number, v0=np.ones(joint.shape[0]), rng=0)  # always the same
     order = np.argsort(-values)[:number]
-    found = left[:, order] * np.sqrt(values[order])
+    found = left[:, order] * np.sqrt(np.maximum(values[order], 0))
     found *= np.where(found.sum(axis=0) < 0, -1, 1)  # a sign is free: the same each time
     return np.pad(found, ((0, 0), (0, width - number))).astype(np.float32)
 

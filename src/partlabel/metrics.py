@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from partlabel.errors import InputError
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 
+_CELLS = 1 << 22  # scores that are looked at in one go
 _CHUNK = 64  # columns that are turned into rows at a time
 
 
@@ -108,16 +109,16 @@ def top_recall(scores: ArrayLike, labels: ArrayLike | LabelTable, k: int = 3) ->
     0.5
     """
     score, label = _matched(scores, labels)
-    found = total = 0.0
-    for start in range(0, len(score), 4096):
-        rows = score[start : start + 4096]
-        image, column = np.nonzero(label[start : start + 4096] == PRESENT)
-        own = rows[image, column][:, None]
-        above = (rows[image] > own).sum(axis=1)
-        equal = (rows[image] == own).sum(axis=1)  # oneself too
-        found += np.clip((k - above) / equal, 0, 1).sum()
-        total += len(image)
-    return float(found / total) if total else float("nan")
+    image, column = np.nonzero(label == PRESENT)
+    found, step = 0.0, max(_CELLS // max(score.shape[1], 1), 1)
+    for start in range(0, len(image), step):
+        part = slice(start, start + step)
+        rows = score[image[part]]
+        own = score[image[part], column[part]][:, None]
+        above = (rows > own).sum(axis=1)
+        equal = (rows == own).sum(axis=1)  # oneself too
+        found += float(np.clip((k - above) / equal, 0, 1).sum())
+    return found / len(image) if len(image) else float("nan")
 
 
 def by_annotations(

@@ -29,6 +29,10 @@ def choose_rows(
     """
     if settings.side is not None:
         aside = set(side_classes(table, settings.side))
+        if len(aside) == len(table.classes):
+            raise InputError(
+                f"--side '{settings.side}': matches all classes; none is left to learn"
+            )
         table = table.with_classes([name for name in table.classes if name not in aside])
     names = set(table.splits.array.dictionary.to_pylist()) if table.splits is not None else set()
     split = settings.split or ("train" if "train" in names else None)

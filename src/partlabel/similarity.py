@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from partlabel.numerics import widest
+
 _POSITIVE = (
     1e-6  # share of the product of two lengths from which on a correlation counts as positive
 )
@@ -117,8 +119,8 @@ class _Side:
 
     def __init__(self, targets: Tensor, atoms: Tensor, weight: float, k: int) -> None:
         same = targets is atoms
-        self.atoms = atoms.detach().double()
-        targets = self.atoms if same else targets.detach().double()
+        self.atoms = widest(atoms.detach())
+        targets = self.atoms if same else widest(targets.detach())
         self.weight = weight
         number, many = len(targets), len(atoms)
         # all products of atoms, unless those with the chosen ones will be fewer
@@ -162,7 +164,8 @@ class _Side:
         among = self.chosen[:, :done].gather(2, images[:, None, :].expand(-1, done, -1))
         chosen = torch.where(both, among, 0.0)
         # where there is none, 1 on the diagonal and 0 to be reached
-        diagonal = torch.where(found, _RIDGE, 1.0)
+        ridge = _RIDGE * (_RIDGE * self.squares.max()).clamp(min=1) if len(self.squares) else _RIDGE
+        diagonal = torch.where(found, ridge, 1.0)
         reached = torch.where(found, self.products.gather(1, images), 0.0)
         solved = torch.linalg.solve(chosen + torch.diag_embed(diagonal), reached)
         self.shares = solved.clamp(min=0)

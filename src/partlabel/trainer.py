@@ -149,6 +149,8 @@ class Trainer:
         if not self.started:
             self.started = True
             self._start_stage()
+            if self.teacher is not None:  # a stage may have set what the model begins with
+                self.teacher = make_teacher(self.model)
             if self.checkpoint.exists():
                 self._restore()
         place = self.progress

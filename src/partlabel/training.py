@@ -83,7 +83,7 @@ def train(
         given.save(run.folder / "labels.arrow")
         run.write(record)
     with watch(run, tensorboard=tensorboard) as watcher:
-        watcher.note(_about(given, table, train_rows, val_rows))
+        watcher.note(_about(given, table, train_rows, val_rows, chosen.side))
         if _tells_nothing(task.validation):
             watcher.warn(
                 "validation labels are all of one kind: no mAP, no thresholds and no completion "
@@ -199,7 +199,7 @@ def _task(
     return Task(table.subset(train), validation, settings.epochs, run.folder, side)
 
 
-def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows) -> str:
+def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows, side: str | None) -> str:
     """What is trained and validated on, and what is left out."""
     lines = f"training on {count(len(train), 'image')}, validating on {count(len(val), 'image')}"
     labelled = int(np.count_nonzero(np.diff(by_humans(table.subset(val)).cells.starts)))
@@ -208,7 +208,9 @@ def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows) -> str:
         used = set(table.splits.take(np.concatenate([train, val])))
         unused = sorted({name for name in table.splits if name} - used)
         lines += f"; not used: split {some(unused)}" if unused else ""
-    dropped = [name for name in given.classes if name not in table.classes]
+    aside = [] if side is None else side_classes(given, side)
+    lines += f"; side information: {count(len(aside), 'class', 'classes')}" if aside else ""
+    dropped = [name for name in given.classes if name not in {*table.classes, *aside}]
     return lines + (f"; classes left out: {some(dropped, 20)}" if dropped else "")
 
 

@@ -4,8 +4,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from partlabel.errors import some
 from partlabel.formats.delimited import write_delimited
 from partlabel.formats.named_numbers import read_named
+from partlabel.formats.source import Source
 
 Link = tuple[str, str, float]
 
@@ -13,7 +15,10 @@ _HEADER = ["class", "linked", "weight"]
 
 
 def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Link]:
-    """Read links; those of a class that is not asked for are left out, a mistake is an error."""
+    """Read links; those of a class that is not asked for are left out, a mistake is an error.
+
+    So is a file of which nothing is left.
+    """
     wanted = set(classes)
     links: list[Link] = []
     first: dict[tuple[str, str], str] = {}
@@ -26,6 +31,11 @@ def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Lin
         first[name, other] = line
         if {name, other} <= wanted:
             links.append((name, other, weight))
+    if first and not links:
+        raise Source(path).error(
+            f"links none of the classes {some(sorted(wanted))}; names must be the same, such as "
+            f"{some(next(iter(first)))}"
+        )
     return links
 
 

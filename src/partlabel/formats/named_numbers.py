@@ -25,14 +25,15 @@ def read_named(
         raise source.error(f"expected a text table: {expected}")
     if [name.lower() for name in source.header[: len(header)]] != header:
         raise source.error(f"expected the columns {expected}", "line 1")
-    columns = len(source.header) if numbers is None else len(header)
+    width = len(source.header)
+    columns = width if numbers is None else len(header)
     named = len(header) - (numbers or 0)
     for place, (number, fields) in enumerate(source.records()):
         line = f"line {number:,}"
         if place == 0:
             continue
-        if len(fields) < columns:
-            raise source.error(f"expected {columns} columns, found {len(fields)}", line)
+        if len(fields) != width:
+            raise source.error(f"expected {width} columns, found {len(fields)}", line)
         values = []
         for text in fields[named:columns]:
             try:

@@ -9,6 +9,8 @@ from partlabel.errors import count, some
 from partlabel.formats.named_numbers import read_named
 from partlabel.formats.source import Source
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 def read_vectors(path: str | os.PathLike[str], classes: list[str]) -> NDArray[np.float32]:
     """[C, d] the vectors of these classes; one that is not there is an error."""
@@ -18,6 +20,8 @@ def read_vectors(path: str | os.PathLike[str], classes: list[str]) -> NDArray[np
             raise source.error(f"'{name}' a second time", line)
         if not values:
             raise source.error("expected numbers after the name of a class", line)
+        if max(map(abs, values)) > _LARGEST:
+            raise source.error("a number is too large for single precision", line)
         found[name] = values
     missing = [name for name in classes if name not in found]
     if missing:

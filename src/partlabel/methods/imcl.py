@@ -3,10 +3,10 @@
 [1] Huynh and Elhamifar, Interactive Multi-Label CNN Learning with Partial Labels, CVPR 2020.
 """
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from partlabel import losses
@@ -20,7 +20,7 @@ from partlabel.methods.label_graph import LearnedGraph
 from partlabel.methods.recent import Recent
 from partlabel.methods.snapshot import Snapshot
 from partlabel.models import Classifier
-from partlabel.ranges import Epochs, Rate, Share, Weight
+from partlabel.ranges import Count, Epochs, Rate, Share, Size, Weight
 from partlabel.similarity import Neighbours, pursue
 
 
@@ -34,7 +34,8 @@ class InteractiveLearning(Method):
 
     Args:
         lambda_y, lambda_f: how much labels and features must be like those of similar images.
-            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5.
+            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5. Features are longer than labels by
+            far: a lambda_f of a few thousandths weighs as much in the search as a lambda_y of 0.1.
         k: how many similar images at most. Paper: 5, COCO 3.
         graph: ``cooccurrence`` counted on known labels, ``identity`` for none, or a CSV file with
             class,linked,weight on each line.
@@ -58,21 +59,39 @@ class InteractiveLearning(Method):
 
     def __init__(
         self,
-        lambda_y: Weight = 1.0,
-        lambda_f: Weight = 0.5,
-        k: Annotated[int, Field(ge=1)] = 5,
+        lambda_y: Weight = 0.1,
+        lambda_f: Weight = 0.001,
+        k: Size = 5,
         graph: str = "cooccurrence",
-        k_a: Annotated[int, Field(ge=0)] = 50,
+        k_a: Count = 50,
         graph_lr: Share = 0.01,
-        graph_steps: Annotated[int, Field(ge=1)] = 1,
+        graph_steps: Size = 1,
         images: Literal["learned", "fixed"] = "learned",
         gradient: Literal["neighbours", "both"] = "neighbours",
         negative_scale: Share = 0.5,
-        dictionary: Annotated[int, Field(ge=0)] = 0,
+        dictionary: Count = 0,
         a: Rate = 10.0,
         warmup: Epochs | None = None,
     ) -> None:
         super().__init__()
+        refuse_idle(
+            "lambda_y",
+            lambda_y > 0,
+            graph=graph != "cooccurrence",
+            k_a=k_a != 50,
+            graph_lr=graph_lr != 0.01,
+            negative_scale=negative_scale != 0.5,
+            a=a != 10,
+        )
+        refuse_idle(
+            "lambda_y or lambda_f",
+            lambda_y + lambda_f > 0,
+            k=k != 5,
+            images=images != "learned",
+            gradient=gradient != "neighbours",
+            dictionary=dictionary > 0,
+            warmup=warmup is not None,
+        )
         refuse_idle("graph=cooccurrence", graph == "cooccurrence", k_a=k_a != 50)
         refuse_idle("a graph_lr", graph_lr > 0, graph_steps=graph_steps != 1)
         self.lambda_y, self.lambda_f, self.k = lambda_y, lambda_f, k
@@ -96,6 +115,7 @@ class InteractiveLearning(Method):
         warn_of_positives_only(task.labels, "imcl")
         refuse_idle("--side", task.side is not None, a=self.a != 10)
         self.graph = LearnedGraph(self.links(task))
+        self.learns_graph = self.lambda_y * self.graph_lr > 0 and self.graph.linked.shape[1] > 1
         self.side = task.side
 
     def links(self, task: Task) -> LabelGraph:
@@ -105,6 +125,10 @@ class InteractiveLearning(Method):
             return identity_graph(len(classes))
         if self.linking == "cooccurrence":
             return cooccurrence_graph(task.labels, self.k_a)
+        if not Path(self.linking).exists():
+            raise InputError(
+                f"graph={self.linking}: neither cooccurrence, nor identity, nor a file of links"
+            )
         return given_graph(classes, read_links(self.linking, classes))
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
@@ -134,7 +158,8 @@ class InteractiveLearning(Method):
             found = self._search(then, then)
         self.recent.push(**shown)
         combined = _combine(found.images, found.label_coef, pool["labels"])
-        self.graph.learn(shown["labels"], combined, self.graph_lr, self.graph_steps)
+        if self.learns_graph:
+            self.graph.learn(shown["labels"], combined, self.graph_lr, self.graph_steps)
         labels = shown["labels"] if self.both else shown["labels"].detach()
         alike = losses.label_smoothness(labels, self.graph.spread(combined))
         explained = _combine(found.images, found.feature_coef, pool["features"])

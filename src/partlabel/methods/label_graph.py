@@ -33,7 +33,8 @@ class LearnedGraph(nn.Module):
     def learn(self, labels: Tensor, combined: Tensor, rate: float, steps: int) -> None:
         """Gradient steps on the mean over images of |labels - A combined|^2.
 
-        The step of a class is a share of what its squared labels allow: at most 1 is always stable.
+        The step of a class is a share of what its squared labels allow, but of one label in full
+        at least: a batch that says next to nothing of a class must not move it far.
 
         Args:
             labels: [B, C] to be explained.
@@ -45,7 +46,7 @@ class LearnedGraph(nn.Module):
         own = self.linked == torch.arange(len(self.linked), device=labels.device)[:, None]
         own[:, 0] = False  # other places that name the class itself are no links, and stay at 0
         around = torch.where(own, 0, combined[:, self.linked])  # [B, C, k + 1]
-        length = around.square().sum(dim=(0, 2)).clamp(min=torch.finfo(around.dtype).tiny)
+        length = around.square().sum(dim=(0, 2)).clamp(min=1)
         for _ in range(steps):
             wrong = self.spread(combined) - labels
             slope = (wrong[:, :, None] * around).sum(dim=0)

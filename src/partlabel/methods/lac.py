@@ -23,7 +23,7 @@ from partlabel.methods.pseudo import refuse_patience
 from partlabel.methods.queue import EmbeddingQueue
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder
-from partlabel.ranges import Dropout, Epochs, Rate, Weight
+from partlabel.ranges import Count, Dropout, Epochs, Rate, Size, Weight
 
 Base = Literal["an", "em", "em-apl"]
 Threshold = Annotated[float, Field(ge=0.5, le=1)]
@@ -68,6 +68,7 @@ class LabelAwareConsistency(Method):
         dropout: of the decoder.
     """
 
+    owed: Tensor
     views: tuple[str, ...] = ("weak", "strong")
     defaults: ClassVar[dict[str, Any]] = {
         "optimizer": "adamw",
@@ -82,8 +83,8 @@ class LabelAwareConsistency(Method):
         delta2: Threshold = 0.9,
         lambda_plc: Weight = 1.0,
         lambda_lac: Weight = 1.0,
-        tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.5,
-        queue: Annotated[int, Field(ge=0)] = 512,
+        tau: Rate = 0.5,
+        queue: Count = 512,
         stages: Literal[1, 2] = 2,
         denominator: losses.Denominator = "all",
         base: Base = "em",
@@ -91,7 +92,7 @@ class LabelAwareConsistency(Method):
         alpha: Alpha = 0.1,
         beta: Weight = 0.02,
         warmup: Epochs = 5,
-        width: Annotated[int, Field(ge=1)] = 256,
+        width: Size = 256,
         dropout: Dropout = 0.1,
     ) -> None:
         super().__init__()
@@ -103,7 +104,14 @@ class LabelAwareConsistency(Method):
             stages=stages != 2,
             denominator=denominator != "all",
         )
-        refuse_idle("lambda_plc or lambda_lac", lambda_plc + lambda_lac > 0, delta=delta != 0.6)
+        refuse_idle(
+            "lambda_plc, or lambda_lac and stages=1",
+            lambda_plc > 0 or (lambda_lac > 0 and stages == 1),
+            delta=delta != 0.6,
+        )
+        refuse_idle(
+            "lambda_plc or lambda_lac", lambda_plc + lambda_lac > 0, expected=expected is not None
+        )
         refuse_idle("a second stage", stages == 2 and lambda_lac > 0, delta2=delta2 != 0.9)
         refuse_idle(
             "base=em or em-apl", base != "an", alpha=alpha != 0.1, expected=expected is not None
@@ -119,6 +127,7 @@ class LabelAwareConsistency(Method):
             self.base = EmApl(alpha, beta, warmup=warmup)
             self.pseudo = self.base.pseudo  # where reports look for it
         self.expected, self.width, self.dropout = expected, width, dropout
+        self.register_buffer("owed", torch.zeros((), dtype=torch.float64))  # to be believed yet
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
         self.stage = 0
         if not lambda_plc and not lambda_lac:
@@ -141,7 +150,7 @@ class LabelAwareConsistency(Method):
             self.missing = max(there - known, 0.0)
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """AN and PLC, then all three."""
+        """The base loss and PLC, then all three."""
         if isinstance(self.base, EmApl):
             refuse_patience(patience)
         if self.number == 1:
@@ -181,7 +190,10 @@ class LabelAwareConsistency(Method):
             return {"loss": base, "positives": positives}
         believed = self._believe(weak, batch.labels, delta)
         self.diary.note(batch.rows, believed > 0)
-        plc = losses.bce(strong, believed, "batch" if self.by_score else "classes")
+        if self.by_score:
+            plc = losses.plc(strong, batch.labels, delta, teacher=weak)
+        else:
+            plc = losses.bce(strong, believed)
         parts = {
             "loss": base + self.lambda_plc * plc,
             "positives": positives,
@@ -200,7 +212,9 @@ class LabelAwareConsistency(Method):
         """[B, C] in {-1, 0, 1} what to make of unknown labels."""
         if self.by_score:
             return losses.confident(logits, labels, delta)
-        number = round((1 - delta) * self.missing * len(labels))
+        self.owed += (1 - delta) * self.missing * len(labels)
+        number = int(self.owed)
+        self.owed -= number
         return losses.likeliest(logits, labels, number).to(labels.dtype)
 
     def _contrast(self, head: LabelDecoder, embeddings: Tensor, present: Tensor) -> Tensor:

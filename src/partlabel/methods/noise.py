@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from partlabel import losses
 from partlabel.data import Batch
 from partlabel.methods.base import Method, Task
+from partlabel.methods.bce import warn_of_positives_only
 from partlabel.models import Classifier
 from partlabel.models.heads import Relevance
 from partlabel.models.heads.relevance import Shown
@@ -44,10 +45,12 @@ class LatentNoise(Method):
     def prepare(self, task: Task) -> None:
         """Decide what an unknown label is."""
         absent = bool(task.labels.counts().absent.any())
+        if self.unknown == "ignored":
+            warn_of_positives_only(task.labels, "latent-noise")
         self.ignores = self.unknown == "ignored" or (self.unknown == "auto" and absent)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy of being given, and of being there where it is known not to be."""
+        """Cross-entropy of being given, and where nothing is ignored of being there if absent."""
         assert isinstance(model.head, Relevance)
         visual, given = model.head.both(model.backbone(batch.views["weak"]))
         if self.ignores:

@@ -6,10 +6,8 @@
 """
 
 import warnings
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from partlabel import losses
@@ -21,9 +19,7 @@ from partlabel.labels import LabelTable
 from partlabel.methods.base import OnLogits, Stage, Task, warmed
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelVectors
-from partlabel.ranges import Epochs, Rate
-
-Width = Annotated[int, Field(ge=1)]
+from partlabel.ranges import Epochs, Rate, Size
 
 
 class Lsep(OnLogits):
@@ -69,9 +65,7 @@ class Wsabie(OnLogits):
         margin: by how much larger. Paper: 1.
     """
 
-    def __init__(
-        self, width: Width = 50, vectors: str = "cooccurrence", margin: Rate = 1.0
-    ) -> None:
+    def __init__(self, width: Size = 50, vectors: str = "cooccurrence", margin: Rate = 1.0) -> None:
         super().__init__()
         self.width, self.margin, self.source = width, margin, vectors
 
@@ -104,9 +98,7 @@ class Fast0Tag(Wsabie):
         hidden: width of the layer in between.
     """
 
-    def __init__(
-        self, width: Width = 50, vectors: str = "cooccurrence", hidden: Width = 512
-    ) -> None:
+    def __init__(self, width: Size = 50, vectors: str = "cooccurrence", hidden: Size = 512) -> None:
         super().__init__(width, vectors)
         self.hidden = hidden
 

@@ -3,11 +3,8 @@
 [1] Wang et al., CNN-RNN: A Unified Framework for Multi-label Image Classification, CVPR 2016.
 """
 
-from typing import Annotated
-
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -15,8 +12,7 @@ from partlabel.data import Batch
 from partlabel.methods.base import Method, Task
 from partlabel.models import Classifier
 from partlabel.models.heads import RecurrentDecoder
-
-Width = Annotated[int, Field(ge=1)]
+from partlabel.ranges import Size
 
 
 class CnnRnn(Method):
@@ -30,7 +26,7 @@ class CnnRnn(Method):
         steps: how many labels are told at most when it is asked for scores.
     """
 
-    def __init__(self, width: Width = 64, hidden: Width = 512, steps: Width = 4) -> None:
+    def __init__(self, width: Size = 64, hidden: Size = 512, steps: Size = 4) -> None:
         super().__init__()
         self.width, self.hidden, self.steps = width, hidden, steps
 

@@ -19,6 +19,7 @@ from partlabel.errors import InputError, PartlabelWarning
 from partlabel.methods.base import OnLogits, Predict, Stage, Task
 from partlabel.methods.bce import warn_of_positives_only
 from partlabel.models import Classifier
+from partlabel.numerics import widest
 from partlabel.ranges import Epochs, Share, Weight
 
 
@@ -131,7 +132,7 @@ class ClassAwareSelective(OnLogits):
         """Ask the first model how frequent classes are."""
         total, images = torch.zeros_like(self.frequency, dtype=torch.float64), 0
         for rows, logits in predict():
-            total += torch.sigmoid(logits.double()).sum(dim=0)
+            total += torch.sigmoid(widest(logits)).sum(dim=0)
             images += len(rows)
         self.frequency.copy_(total / max(images, 1))
         if bool((self.frequency > self.prior).all()):

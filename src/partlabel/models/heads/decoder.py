@@ -5,16 +5,11 @@
 [2] Vaswani et al., Attention Is All You Need, NIPS 2017.
 """
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize, relu
 
-from partlabel.ranges import Dropout
-
-Width = Annotated[int, Field(ge=1)]
+from partlabel.ranges import Count, Dropout, Size
 
 
 class LabelDecoder(nn.Module):
@@ -42,11 +37,11 @@ class LabelDecoder(nn.Module):
         self,
         features: int,
         classes: int,
-        width: Width = 256,
-        heads: Width = 4,
+        width: Size = 256,
+        heads: Size = 4,
         dropout: Dropout = 0.1,
         *,
-        projection: Annotated[int, Field(ge=0)] = 0,
+        projection: Count = 0,
     ) -> None:
         super().__init__()
         width = max(min(width, features) // heads, 1) * heads

@@ -3,13 +3,10 @@
 [1] Wang et al., CNN-RNN: A Unified Framework for Multi-label Image Classification, CVPR 2016.
 """
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-Width = Annotated[int, Field(ge=1)]
+from partlabel.ranges import Size
 
 
 class RecurrentDecoder(nn.Module):
@@ -26,7 +23,7 @@ class RecurrentDecoder(nn.Module):
     needs_maps = False
 
     def __init__(
-        self, features: int, classes: int, width: Width = 64, hidden: Width = 512, steps: Width = 4
+        self, features: int, classes: int, width: Size = 64, hidden: Size = 512, steps: Size = 4
     ) -> None:
         super().__init__()
         self.classes, self.steps = classes, steps
@@ -55,16 +52,26 @@ class RecurrentDecoder(nn.Module):
         for _ in range(min(self.steps, self.classes)):
             state = self.cell(self.words(word), state)
             logits = self._next(means, state[0]).masked_fill(told, -torch.inf)
-            # log p - log(1 - p), from what all others weigh
-            everything = logits.logsumexp(dim=1, keepdim=True)
-            chance = (logits - everything)[:, : self.classes].clamp(max=-1e-6)
-            odds = chance - torch.log(-torch.expm1(chance))
+            odds = _log_odds(logits)[:, : self.classes]
             best = torch.where(over[:, None], best, torch.maximum(best, odds))
             word = logits.argmax(dim=1)
             over |= word == self.classes
             told = told.scatter(1, word[:, None], True)
-        return best.clamp(min=-30)
+        return best.clamp(-30, 30)
 
     def _next(self, means: Tensor, hidden: Tensor) -> Tensor:
         joined = torch.relu(self.from_state(hidden) + self.from_image(means))
         return (joined @ self.words.weight.T).float()
+
+
+def _log_odds(logits: Tensor) -> Tensor:
+    """[B, n] to log p - log(1 - p) of a softmax: a logit, less the log of all others' sum.
+
+    Taken from the sum of all, that is exact but for the largest, which has a sum of its own.
+    """
+    every = logits.logsumexp(dim=1, keepdim=True)
+    largest = logits.argmax(dim=1, keepdim=True)
+    others = logits.scatter(1, largest, -torch.inf).logsumexp(dim=1, keepdim=True)
+    chance = (logits - every).scatter(1, largest, -1.0)  # of the largest it is not needed
+    rest = (every + torch.log1p(-torch.exp(chance))).scatter(1, largest, others)
+    return logits - rest

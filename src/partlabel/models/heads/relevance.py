@@ -9,8 +9,6 @@ from typing import Literal
 from torch import Tensor, logaddexp, nn
 from torch.nn.functional import logsigmoid
 
-from partlabel.ranges import Dropout
-
 Shown = Literal["visual", "relevance"]
 
 
@@ -21,23 +19,19 @@ class Relevance(nn.Module):
         features: D, channels of the feature map.
         classes: C, number of logits.
         scores: what the logits are of: ``visual`` v, or ``relevance`` v r, of being mentioned.
-        dropout: share of the means that are left out in training.
     """
 
     needs_maps = False
 
-    def __init__(
-        self, features: int, classes: int, scores: Shown = "visual", dropout: Dropout = 0.0
-    ) -> None:
+    def __init__(self, features: int, classes: int, scores: Shown = "visual") -> None:
         super().__init__()
         self.scores = scores
-        self.dropout = nn.Dropout(dropout)
         self.visual = nn.Linear(features, classes)
         self.relevance = nn.Linear(features, classes)
 
     def both(self, maps: Tensor) -> tuple[Tensor, Tensor]:
         """[B, D, H, W] to the logits of v, and of v r, [B, C]."""
-        means = self.dropout(maps.mean(dim=(2, 3)))
+        means = maps.mean(dim=(2, 3))
         visual, relevance = self.visual(means).float(), self.relevance(means).float()
         log_yes = logsigmoid(visual) + logsigmoid(relevance)
         # not there, or there and not worth a word

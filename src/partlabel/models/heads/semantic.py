@@ -4,12 +4,11 @@
 [2] Zhang et al., Fast Zero-Shot Image Tagging, CVPR 2016.
 """
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+
+from partlabel.ranges import Count, Size
 
 
 class LabelVectors(nn.Module):
@@ -31,8 +30,8 @@ class LabelVectors(nn.Module):
         self,
         features: int,
         classes: int,
-        width: Annotated[int, Field(ge=1)] = 50,
-        hidden: Annotated[int, Field(ge=0)] = 0,
+        width: Size = 50,
+        hidden: Count = 0,
         *,
         learned: bool = False,
     ) -> None:

@@ -73,7 +73,7 @@ def test_lsep_begins_with_cross_entropy() -> None:
 
 @pytest.mark.parametrize("name", ["lsep", "wsabie", "fast0tag"])
 def test_without_absent_labels_there_is_nothing_to_rank(name: str) -> None:
-    with pytest.warns(PartlabelWarning, match="nothing to put present labels before"):
+    with pytest.warns(PartlabelWarning, match=f"{name} has nothing to put present labels before"):
         METHODS[name]().prepare(task(np.array([[1, 0], [0, 1]])))
 
 
@@ -109,7 +109,7 @@ def test_vectors_from_a_file(tmp_path: Path) -> None:
         "class,x\nc0,1\nc0,2\n": "'c0' a second time",
         "class,x\nc0,nan\n": "expected a number, found 'nan'",
         "class,x\nc0\n": "expected 2 columns, found 1",
-        "name,x\nc0,1\n": "expected the columns class",
+        "name,x\nc0,1\n": "expected a header first: class",
         "class,x\nc0,0,5\n": "expected 2 columns, found 3",
         "class,x\nc0,1e300\n": "too large",
         "class,x\nc0,1\n": "no vector for 2 classes",

@@ -20,6 +20,7 @@ from partlabel.methods.label_graph import LearnedGraph
 from partlabel.methods.recent import Recent
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
+from partlabel.selection import choose_rows
 from partlabel.settings import make_settings
 from partlabel.training import task_of, train
 from test_similarity import by_hand
@@ -275,6 +276,8 @@ def test_side_information_is_not_learned(scene: Path, tmp_path: Path) -> None:
     run = train(table, scene / "images", tmp_path / "run", **call)
     assert name not in run.record.classes
     assert len(run.record.classes) == len(table.classes) - 1
+    two = make_settings(method="imcl", side=[name, table.classes[1]])
+    assert len(choose_rows(table, two)[0].classes) == len(table.classes) - 2
     side = task_of(run).side
     assert side is not None
     assert list(side.classes) == [name]
@@ -285,9 +288,23 @@ def test_side_information_is_not_learned(scene: Path, tmp_path: Path) -> None:
         train(table, scene / "images", tmp_path / "other", **(call | {"side": "species=*"}))
 
 
+def test_a_graph_that_changed_does_not_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "links.csv"
+    states = []
+    for links in ("c0,c1,3", "c0,c1,2", "c0,c1,3\nc0,c2,1"):
+        path.write_text(f"class,linked,weight\n{links}\n")
+        method = InteractiveLearning(graph=str(path))
+        method.prepare(task())
+        states.append((method, method.state_dict()))
+    states[0][0].load_state_dict(states[0][1])
+    for method, _ in states[1:]:
+        with pytest.raises(InputError, match="has their file changed"):
+            method.load_state_dict(states[0][1])
+
+
 def test_a_graph_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "links.csv"
-    path.write_text("class,linked,weight\nc0,c1,3\nc9,c0,1\n")
+    path.write_text("class,linked,weight\nc0,c1,3\n")
     method = InteractiveLearning(graph=str(path))
     found = dense(method.links(task()))
     with pytest.raises(InputError, match="neither cooccurrence, nor identity, nor a file"):

@@ -169,7 +169,7 @@ def test_small_batches_believe_as_many_as_large_ones() -> None:
 
 def test_without_a_count_of_present_labels_it_says_what_to_set() -> None:
     labels = np.array([[1, 0], [0, 1]])
-    with pytest.raises(InputError, match=r"expected=1\.5 or base=an"):
+    with pytest.raises(InputError, match=r"expected=1\.5 \(your guess\) or base=an"):
         LabelAwareConsistency().prepare(task(labels))
     LabelAwareConsistency(lambda_plc=0, lambda_lac=0).prepare(task(labels))
 

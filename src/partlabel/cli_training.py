@@ -56,7 +56,7 @@ def train(
     val_split: Annotated[Optional[str], _option(help="Validate on this split instead. (default: holdout if there is one)")] = None,  # noqa: UP045
     strict: Annotated[bool, _option("--strict", help="An unreadable image is an error, before training.")] = False,
     drop_empty: Annotated[bool, _option("--drop-empty", help="Leave out classes that no training image is known to have.")] = False,
-    side: Annotated[Optional[str], _option(help="Classes by pattern, such as 'species=*', that are not learned but tell which images are alike (imcl).")] = None,  # noqa: UP045
+    side: Annotated[Optional[list[str]], _option(help="Classes by pattern, such as 'species=*', that are not learned but tell which images are alike (imcl); may be repeated.")] = None,  # noqa: UP045
     workers: Annotated[Optional[int], _option(help="Processes that decode images. (default: 0)")] = None,  # noqa: UP045
     cache_pixels: Annotated[bool, _option("--cache-pixels", help="Keep decoded pictures on disk; worth it for large photos and many epochs.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to RUN/tensorboard.")] = False,
@@ -107,7 +107,7 @@ def train(
         "val_split": val_split,
         "strict": strict or None,
         "drop_empty": drop_empty or None,
-        "side": side,
+        "side": side or None,
         "workers": workers,
         "cache_pixels": cache_pixels or None,
         "options": _pairs("--set", options),

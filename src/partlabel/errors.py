@@ -45,7 +45,8 @@ def one_of(kind: str, name: str, options: Iterable[str]) -> str:
     options = list(options)
     if name in options:
         return name
-    near = difflib.get_close_matches(name.lower(), options, n=1, cutoff=0.5)
+    within = [option for option in options if name and option.endswith(name.lower())]
+    near = within or difflib.get_close_matches(name.lower(), options, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     shown = ", ".join(options[:20]) + (", ..." if len(options) > 20 else "")
     raise InputError(f"there is no {kind} '{name}'{hint} (choices: {shown or 'none'})")

@@ -69,14 +69,15 @@ def choose_rows(
     return table, rows, val
 
 
-def side_classes(table: LabelTable, pattern: str) -> list[str]:
+def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:
     """The classes whose names match a pattern such as ``species=*``."""
-    found = [name for name in table.classes if fnmatchcase(name, pattern)]
-    if not found:
-        raise InputError(
-            f"--side '{pattern}': matches no class of the labels, such as {some(table.classes[:3])}"
-        )
-    return found
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in table.classes):
+            raise InputError(
+                f"--side '{pattern}': matches no class of the labels, such as "
+                f"{some(table.classes[:3])}"
+            )
+    return [n for n in table.classes if any(fnmatchcase(n, pattern) for pattern in patterns)]
 
 
 def find_files(

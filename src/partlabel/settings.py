@@ -48,7 +48,9 @@ class Settings(BaseModel):
     val_split: str | None = None
     strict: bool = False
     drop_empty: bool = Field(False, description="Leave out classes without a present label.")
-    side: str | None = Field(None, description="Classes that only tell which images are alike.")
+    side: list[str] | None = Field(
+        None, description="Classes that only tell which images are alike."
+    )
     workers: int = Field(0, ge=0)
     cache_pixels: bool = Field(False, description="Keep decoded pictures on disk.")
 
@@ -61,6 +63,8 @@ def make_settings(**given: Any) -> Settings:
     given["options"] = read_options(method, given.get("options") or {})
     made = method(**given["options"])
     given["head_options"] = _read_head(method, given.get("head"), given.get("head_options") or {})
+    if isinstance(given.get("side"), str):
+        given["side"] = [given["side"]]
     if given.get("side") is not None and not method.uses_side:
         able = [name for name, kind in METHODS.items() if kind.uses_side]
         raise InputError(f"--side means nothing to this method; it does to {', '.join(able)}")

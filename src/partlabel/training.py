@@ -199,7 +199,9 @@ def _task(
     return Task(table.subset(train), validation, settings.epochs, run.folder, side)
 
 
-def _about(given: LabelTable, table: LabelTable, train: Rows, val: Rows, side: str | None) -> str:
+def _about(
+    given: LabelTable, table: LabelTable, train: Rows, val: Rows, side: list[str] | None
+) -> str:
     """What is trained and validated on, and what is left out."""
     lines = f"training on {count(len(train), 'image')}, validating on {count(len(val), 'image')}"
     labelled = int(np.count_nonzero(np.diff(by_humans(table.subset(val)).cells.starts)))

@@ -1,10 +1,11 @@
 """Links between classes: ``class,linked,weight``, weights relative to a class's own of 1."""
 
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from partlabel.errors import some
+from partlabel.errors import PartlabelWarning, count, some
 from partlabel.formats.delimited import write_delimited
 from partlabel.formats.named_numbers import read_named
 from partlabel.formats.source import Source
@@ -15,9 +16,9 @@ _HEADER = ["class", "linked", "weight"]
 
 
 def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Link]:
-    """Read links; those of a class that is not asked for are left out, a mistake is an error.
+    """Read links; those of other classes are left out with a warning, a mistake is an error.
 
-    So is a file of which nothing is left.
+    So is a file of which nothing is left. A class's link to itself says nothing.
     """
     wanted = set(classes)
     links: list[Link] = []
@@ -29,12 +30,18 @@ def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Lin
         if (name, other) in first:
             raise source.error(f"'{name}' to '{other}' again, as in {first[name, other]}", line)
         first[name, other] = line
-        if {name, other} <= wanted:
+        if {name, other} <= wanted and name != other:
             links.append((name, other, weight))
-    if first and not links:
-        raise Source(path).error(
-            f"links none of the classes {some(sorted(wanted))}; names must be the same, such as "
-            f"{some(next(iter(first)))}"
+    strangers = sorted({name for pair in first for name in pair} - wanted)
+    if not links:
+        known = f"; not among the classes: {some(strangers)}" if strangers else ""
+        raise Source(path).error(f"has no link between two classes of the labels{known}")
+    if strangers:
+        warnings.warn(
+            f"{path}: links of {count(len(strangers), 'name')} that no class has are left out: "
+            f"{some(strangers)}",
+            PartlabelWarning,
+            stacklevel=2,
         )
     return links
 

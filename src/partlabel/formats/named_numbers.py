@@ -24,7 +24,7 @@ def read_named(
     if source.kind != "text":
         raise source.error(f"expected a text table: {expected}")
     if [name.lower() for name in source.header[: len(header)]] != header:
-        raise source.error(f"expected the columns {expected}", "line 1")
+        raise source.error(f"expected a header first: {expected}", "line 1")
     width = len(source.header)
     columns = width if numbers is None else len(header)
     named = len(header) - (numbers or 0)

@@ -1,10 +1,13 @@
 """A label graph whose links are fixed and whose weights are learned."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from partlabel.cooccurrence import LabelGraph
+from partlabel.errors import InputError
 
 
 class LearnedGraph(nn.Module):
@@ -51,3 +54,14 @@ class LearnedGraph(nn.Module):
             wrong = self.spread(combined) - labels
             slope = (wrong[:, :, None] * around).sum(dim=0)
             self.weights -= (rate * slope / length[:, None]).to(self.weights.dtype)
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Only what was learned on the same links: a file of them may have changed."""
+        for name in ("linked", "first"):
+            saved, own = state[prefix + name], getattr(self, name)
+            if saved.shape != own.shape or not torch.equal(saved.cpu(), own.cpu()):
+                raise InputError(
+                    "the links between labels are not those that the run was started with: has "
+                    "their file changed?"
+                )
+        super()._load_from_state_dict(state, prefix, *rest)

@@ -30,6 +30,10 @@ Threshold = Annotated[float, Field(ge=0.5, le=1)]
 
 _PROJECTION = 128
 _PATIENCE = 5
+_SAY = (
+    "expected=1.5 (your guess) or base=an; or label some images for all classes, in a split "
+    "'holdout'"
+)
 
 
 class LabelAwareConsistency(Method):
@@ -145,7 +149,7 @@ class LabelAwareConsistency(Method):
         self.base.prepare(task)
         self.diary.prepare(task)
         if not self.by_score and len(self.views) == 2:
-            there = self.expected or count_positives(task.validation, "expected=1.5 or base=an")
+            there = self.expected or count_positives(task.validation, _SAY)
             known = int(task.labels.counts().present.sum()) / len(task.labels)
             self.missing = max(there - known, 0.0)
 

@@ -6,6 +6,7 @@
 """
 
 import warnings
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ from partlabel.ranges import Epochs, Rate, Size
 class Lsep(OnLogits):
     """Labels known to be present should score higher than those known to be absent (LSEP) [1].
 
-    Ranks the labels of an image, not the images of a class: so it begins with cross-entropy.
+    Ranks the labels of an image, not the images of a class: so it begins with cross-entropy. Needs
+    labels that are known to be absent.
 
     Args:
         warmup: epochs of cross-entropy on known labels; None for half of them.
@@ -58,12 +60,16 @@ class Lsep(OnLogits):
 class Wsabie(OnLogits):
     """Pictures and labels become vectors; the product with a present label must be larger [2].
 
+    Needs labels that are known to be absent.
+
     Args:
         width: of the vectors.
         vectors: to begin with: ``cooccurrence`` finds them from labels that come together; or a
-            CSV file with class,number,number... on each line, as many numbers as ``width``.
+            CSV file with the header class,x,y... and ``width`` numbers for each class.
         margin: by how much larger. Paper: 1.
     """
+
+    name: ClassVar[str] = "wsabie"
 
     def __init__(self, width: Size = 50, vectors: str = "cooccurrence", margin: Rate = 1.0) -> None:
         super().__init__()
@@ -75,7 +81,7 @@ class Wsabie(OnLogits):
 
     def prepare(self, task: Task) -> None:
         """Find the vectors of labels."""
-        _warn_of_nothing_to_rank(task.labels, "wsabie")
+        _warn_of_nothing_to_rank(task.labels, self.name)
         self.vectors = find_vectors(self.source, task.labels, self.width)
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
@@ -91,12 +97,14 @@ class Wsabie(OnLogits):
 class Fast0Tag(Wsabie):
     """A picture becomes a direction along which present labels come first (Fast0Tag) [3].
 
-    Vectors of labels stay as they are.
+    Vectors of labels stay as they are. Needs labels that are known to be absent.
 
     Args:
         width, vectors: see ``wsabie``. Paper: 300, word vectors.
         hidden: width of the layer in between.
     """
+
+    name: ClassVar[str] = "fast0tag"
 
     def __init__(self, width: Size = 50, vectors: str = "cooccurrence", hidden: Size = 512) -> None:
         super().__init__(width, vectors)

@@ -35,7 +35,7 @@ class InteractiveLearning(Method):
     Args:
         lambda_y, lambda_f: how much labels and features must be like those of similar images.
             Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5. Features are longer than labels by
-            far: a lambda_f of a few thousandths weighs as much in the search as a lambda_y of 0.1.
+            far, so lambda_f is much smaller.
         k: how many similar images at most. Paper: 5, COCO 3.
         graph: ``cooccurrence`` counted on known labels, ``identity`` for none, or a CSV file with
             class,linked,weight on each line.

@@ -185,8 +185,7 @@ def evaluate(
             {"class": name, **{f: _plain(row[f]) for f in result.per_class.dtype.names}}
             for name, row in zip(Run(run).record.classes, result.per_class, strict=True)
         ]
-        counts = task_of(Run(run)).labels.counts()
-        groups = metrics.by_annotations(result, counts.present + counts.absent)
+        groups = metrics.by_annotations(result, task_of(Run(run)).labels)
         said = {**figures, "groups": groups, "per_class": classes}
         with atomic_file(json_file) as stream:
             stream.write(json.dumps(said, indent=1).encode())

@@ -122,17 +122,20 @@ def top_recall(scores: ArrayLike, labels: ArrayLike | LabelTable, k: int = 3) ->
 
 
 def by_annotations(
-    result: Evaluation, annotations: ArrayLike, groups: int = 5
+    result: Evaluation, annotations: ArrayLike | LabelTable, groups: int = 5
 ) -> list[dict[str, float]]:
     """mAP over groups of classes, from the least to the most annotated one (IMCL, Table 1).
 
     Args:
-        annotations: [C] how many labels each class had in training.
+        annotations: [C] how many labels each class had in training, or the training labels.
         groups: into how many groups of (nearly) equal size the evaluated classes are cut.
 
     Returns:
         A mapping per group, with mAP, classes, fewest and most annotations.
     """
+    if isinstance(annotations, LabelTable):
+        counts = annotations.counts()
+        annotations = counts.present + counts.absent
     number = np.asarray(annotations)
     if number.shape != result.per_class.shape:
         raise InputError(f"annotations are {number.shape} for {len(result.per_class)} classes")

@@ -157,8 +157,7 @@ def _run_cell(
         }
         if test:
             found = evaluate(done, table.split(spec.test_split), spec.images, cache=cache)
-            counts = task_of(done).labels.counts()
-            groups = by_annotations(found, counts.present + counts.absent)
+            groups = by_annotations(found, task_of(done).labels)
             figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)} | dict(found)
             figures |= judge(done, table)
     except InterruptedTrainingError:

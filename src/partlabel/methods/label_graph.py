@@ -23,7 +23,9 @@ class LearnedGraph(nn.Module):
     def __init__(self, graph: LabelGraph) -> None:
         super().__init__()
         self.register_buffer("linked", torch.from_numpy(graph.linked))
-        self.register_buffer("first", torch.from_numpy(graph.weights))  # for reports
+        self.register_buffer(
+            "first", torch.from_numpy(graph.weights)
+        )  # for reports, and to know it again
         self.register_buffer("weights", torch.from_numpy(graph.weights).clone())
 
     def spread(self, labels: Tensor) -> Tensor:

@@ -131,7 +131,7 @@ class LabelAwareConsistency(Method):
             self.base = EmApl(alpha, beta, warmup=warmup)
             self.pseudo = self.base.pseudo  # where reports look for it
         self.expected, self.width, self.dropout = expected, width, dropout
-        self.register_buffer("owed", torch.zeros((), dtype=torch.float64))  # to be believed yet
+        self.register_buffer("owed", torch.zeros(()))  # labels to be believed yet
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
         self.stage = 0
         if not lambda_plc and not lambda_lac:

@@ -56,8 +56,7 @@ def percent(share: float) -> str:
 
 def groups(sample: Sample, result: Evaluation) -> list[Part]:
     """mAP of classes with few and with many known training labels, if there are enough classes."""
-    counts = sample.training.counts()
-    found = by_annotations(result, counts.present + counts.absent)
+    found = by_annotations(result, sample.training)
     if sum(int(group["classes"]) for group in found) < _GROUPED:
         return []
     rows = [

@@ -1,48 +1,83 @@
-"""Thresholds against trying every one of them."""
+"""Calibration against scikit-learn, thresholds against trying every one of them."""
 
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 
-from partlabel.calibrate import balanced_thresholds, choose_thresholds
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Any, Any, float]:
-    shape = draw(st.tuples(st.integers(0, 12), st.integers(1, 3)))
-    scores = draw(
-        hnp.arrays(np.float64, shape, elements=st.sampled_from([0.1, 0.2, 0.5, 0.7, 0.9]))
-    )
-    labels = draw(hnp.arrays(np.int64, shape, elements=st.sampled_from([-1, 0, 1])))
-    return scores, labels, draw(st.sampled_from([0.5, 0.75, 0.95, 1.0]))
+from partlabel.calibrate import balanced_thresholds, calibrate, reliability
 
 
-@given(cases())
-def test_what_is_called_present_or_absent_is_right_often_enough(case: Any) -> None:
-    scores, labels, precision = case
-    thresholds = choose_thresholds(scores, labels, precision)
-    decided = thresholds.decide(scores)
-    for j in range(labels.shape[1]):
+def by_scikit_learn(x: Any, present: Any) -> tuple[float, float]:
+    """Platt's targets, as weights of two copies of each cell."""
+    ups, downs = present.sum(), (~present).sum()
+    target = np.where(present, (ups + 1) / (ups + 2), 1 / (downs + 2))
+    both, kinds = np.tile(x, 2)[:, None], np.repeat([1, 0], len(x))
+    weights = np.concatenate([target, 1 - target])
+    found = LogisticRegression(C=np.inf, tol=1e-9).fit(both, kinds, weights)
+    return float(found.coef_[0, 0]), float(found.intercept_[0])
+
+
+def test_calibration_finds_the_line_that_logistic_regression_finds() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 2)) * [3, 0.2] + [1, -4]
+    true = np.array([[0.5, -1.0], [4.0, 12.0]])
+    there = rng.random(x.shape) < expit(x * true[:, 0] + true[:, 1])
+    labels = np.where(rng.random(x.shape) < 0.5, np.where(there, 1, -1), 0)
+    found = calibrate(expit(x), labels)
+    assert found.own.all()
+    for j in range(2):
         known = labels[:, j] != 0
-        if len(np.unique(labels[known, j])) < 2:
-            assert not decided[:, j].any()
-            continue
-        limits, widest = {}, {}
-        for sign in (1, -1):
-            limits[sign], widest[sign] = np.inf, 0
-            for limit in np.unique(sign * scores[known, j])[::-1]:
-                at = known & (sign * scores[:, j] >= limit)
-                if (labels[at, j] == sign).mean() >= precision:
-                    limits[sign], widest[sign] = limit, int(at.sum())
-        for sign in (1, -1):
-            called = known & (decided[:, j] == sign)
-            if called.any():
-                assert (labels[called, j] == sign).mean() >= precision
-            if -limits[-1] < limits[1]:  # neither side reaches into the other
-                assert called.sum() == widest[sign]
+        slope, intercept = by_scikit_learn(x[known, j], labels[known, j] == 1)
+        assert found.slopes[j] == pytest.approx(slope, rel=1e-3)
+        assert found.intercepts[j] == pytest.approx(intercept, rel=1e-3, abs=1e-3)
+    after = reliability(expit(found.logits(expit(x)))[:, 0], there[:, 0])
+    assert after.error < 0.03 < reliability(expit(x)[:, 0], there[:, 0]).error
+
+
+def test_classes_with_few_labels_share_a_line() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(60, 8))
+    labels = np.where(rng.random(x.shape) < expit(2 * x), 1, -1)
+    labels[8:, 1:] = 0  # too few for each, together enough
+    found = calibrate(expit(x), labels)
+    assert found.own.tolist() == [True] + [False] * 7
+    assert len(set(found.slopes[1:])) == 1
+    slope, intercept = by_scikit_learn(x[:8, 1:].ravel(), labels[:8, 1:].ravel() == 1)
+    assert found.slopes[1] == pytest.approx(slope, rel=1e-3)
+    assert found.intercepts[1] == pytest.approx(intercept, rel=1e-3, abs=1e-3)
+    assert found.slopes[0] != found.slopes[1]
+
+
+@given(st.integers(0, 2**32), st.integers(0, 30))
+def test_calibration_keeps_the_order_and_is_finite(seed: int, images: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.choice([0.0, 1e-9, 0.3, 0.5, 0.999, 1.0], (images, 3))
+    labels = rng.integers(-1, 2, (images, 3))
+    after = calibrate(scores, labels).logits(scores)
+    assert np.isfinite(after).all()
+    for j in range(3):
+        order = np.argsort(scores[:, j], kind="stable")
+        assert (np.diff(after[order, j]) >= 0).all()
+        assert len(np.unique(after[:, j])) == len(np.unique(scores[:, j]))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 300), st.integers(1, 20))
+def test_reliability_against_a_loop(seed: int, cells: int, bins: int) -> None:
+    rng = np.random.default_rng(seed)
+    said, present = rng.choice(np.linspace(0, 1, 41), cells), rng.random(cells) < 0.4
+    error = 0.0
+    for low in range(bins):
+        inside = (said * bins >= low) & ((said * bins < low + 1) | (low == bins - 1))
+        if inside.any():
+            error += abs(said[inside].mean() - present[inside].mean()) * inside.mean()
+    found = reliability(said, present, bins)
+    assert found.error == pytest.approx(error)
+    assert found.cells.sum() == cells
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12))

@@ -27,6 +27,7 @@ TINY: dict[str, Any] = {
     "size": 64,
     "batch": 8,
     "epochs": 2,
+    "reserve": 0,
 }
 
 

@@ -16,6 +16,7 @@ from scipy.stats import wasserstein_distance
 from torch import nn
 
 from partlabel import LabelTable, metrics, read_labels, scenes, simulate, train, write_labels
+from partlabel.calibrate import logits
 from partlabel.checkpoint import load_state, same
 from partlabel.cli import main
 from partlabel.errors import InputError
@@ -249,9 +250,9 @@ def test_analysis_against_loops(seed: int, images: int, classes: int) -> None:
 
 def test_logits_undo_the_sigmoid_and_stay_finite() -> None:
     values = np.array([-700.0, -30.0, -1.0, 0.0, 2.5, 30.0])
-    back = analysis.logits(1 / (1 + np.exp(-values)))
+    back = logits(1 / (1 + np.exp(-values)))
     np.testing.assert_allclose(back, values, rtol=1e-3, atol=1e-12)
-    assert np.isfinite(analysis.logits(np.array([0.0, 1.0]))).all()
+    assert np.isfinite(logits(np.array([0.0, 1.0]))).all()
 
 
 def test_many_classes_are_drawn_without_names() -> None:

@@ -23,7 +23,13 @@ OPTIONS: dict[str, Any] = {"width": 16, "delta": 0.5, "delta2": 0.5, "queue": 8}
 
 @pytest.fixture(scope="module")
 def run(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    call = {**MethodConformance.tiny, "method": "lac", "options": OPTIONS, "epochs": 3}
+    call = {
+        **MethodConformance.tiny,
+        "method": "lac",
+        "options": OPTIONS,
+        "epochs": 3,
+        "reserve": 0,
+    }
     out = tmp_path_factory.mktemp("lac") / "run"
     return train(scene / "partial.csv", scene / "images", out, **call)
 

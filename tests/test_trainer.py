@@ -12,13 +12,14 @@ import torch
 from conformance import MethodConformance
 from partlabel import losses, read_labels, train
 from partlabel.checkpoint import load_state, same
+from partlabel.completion import complete
 from partlabel.errors import InputError, JobError
 from partlabel.interruption import interruptible
 from partlabel.labels import MODEL, Cells
 from partlabel.methods import METHODS, Method, Predict, Stage
 from partlabel.prediction import gather
 from partlabel.run import Run, load
-from partlabel.scoring import complete, evaluate
+from partlabel.scoring import evaluate
 from partlabel.settings import make_settings
 from partlabel.trainer import Trainer
 

@@ -4,11 +4,11 @@ import json
 import math
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Optional, cast
 
 import typer
 
-from partlabel.errors import InputError, PartlabelWarning
+from partlabel.errors import InputError, PartlabelWarning, count
 
 Images = Annotated[Path, typer.Option("--images", help="Folder of the images.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
@@ -54,6 +54,7 @@ def train(
     split: Annotated[Optional[str], _option(help="Train on this split. (default: train if there is one, else all)")] = None,  # noqa: UP045
     val: Annotated[Optional[float], _option(help="Share of the split to validate on. (default: 0.2)")] = None,  # noqa: UP045
     val_split: Annotated[Optional[str], _option(help="Validate on this split instead. (default: holdout if there is one)")] = None,  # noqa: UP045
+    reserve: Annotated[Optional[float], _option(help="Share of the validation images that nothing is chosen on: `complete` tests its promises on them. (default: 0.5)")] = None,  # noqa: UP045
     strict: Annotated[bool, _option("--strict", help="An unreadable image is an error, before training.")] = False,
     drop_empty: Annotated[bool, _option("--drop-empty", help="Leave out classes that no training image is known to have.")] = False,
     side: Annotated[Optional[list[str]], _option(help="Classes by pattern, such as 'species=*', that are not learned but tell which images are alike (imcl); may be repeated.")] = None,  # noqa: UP045
@@ -105,6 +106,7 @@ def train(
         "split": split,
         "val": val,
         "val_split": val_split,
+        "reserve": reserve,
         "strict": strict or None,
         "drop_empty": drop_empty or None,
         "side": side or None,
@@ -217,34 +219,38 @@ def predict(
 def complete(
     run: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write.")],
-    min_precision: Annotated[
-        float, typer.Option(help="Share of validation labels that a filled label must reach.")
-    ] = 0.95,
+    min_precision: Annotated[float, typer.Option(help="Share of the labels filled in that must be right.")] = 0.95,
+    guarantee: Annotated[Optional[str], typer.Option(help="On whose labels it rests: class, each on its own; pooled, all together. (default: class, those with too few labels pooled)")] = None,  # noqa: UP045
     to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
     cache: Cache = None,
-) -> None:
+) -> None:  # fmt: skip
     """Fill in the unknown labels of the run's own label file; known ones are never changed.
 
-    Writes value, score and source (human or model) for each cell. A label is filled in where the
-    score of its class passes a threshold at which validation labels were right often enough.
+    Writes value, calibrated score and source (human or model) for each cell. A label is filled in
+    where labels that the training kept aside show, with a confidence of 95%, that so many like it
+    are right; all else stays unknown. Beside FILE.csv, FILE.guarantees.csv tells for each class what
+    that rests on, and FILE.suspects.csv lists known labels that look wrong.
     """
-    from partlabel import scoring
+    from partlabel.completion import complete as fill
+    from partlabel.completion import output
+    from partlabel.errors import one_of
     from partlabel.run import Run
     from partlabel.terminal import say
 
     def note(message: str) -> None:
         warnings.warn(message, PartlabelWarning, stacklevel=2)
 
-    done = scoring.complete(Run(run), min_precision, cache, note)
+    if guarantee is not None:
+        one_of("guarantee", guarantee, ("class", "pooled"))
+    done = fill(Run(run), min_precision, cast("Any", guarantee), cache, note)
     _write(done.table, out, to)
-    share = done.filled / max(done.unknown, 1)
-    say(f"filled in {done.filled:,} of {done.unknown:,} unknown labels ({share:.1%}), "
-        f"at {min_precision:.0%} on validation labels: {done.present:,} present, "
-        f"{done.filled - done.present:,} absent")  # fmt: skip
+    output.write_promises(done, out.with_name(f"{out.stem}.guarantees.csv"))
+    output.write_suspects(done, out.with_name(f"{out.stem}.suspects.csv"))
+    output.show(done)
     if done.suspects:
-        image, name, score = done.suspects[0]
-        say(f"{len(done.suspects):,} known labels look wrong to the model, most of all "
-            f"'{name}' in {image} (score {score:.3f})")  # fmt: skip
+        worst = done.suspects[0]
+        say(f"{count(len(done.suspects), 'known label')} look wrong to the model, most of all "
+            f"'{worst.name}' in {worst.image} (score {worst.score:.3f}): {out.stem}.suspects.csv")  # fmt: skip
 
 
 def report(

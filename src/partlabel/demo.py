@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from partlabel import simulate
+from partlabel.completion import Completion, complete
+from partlabel.completion.output import show, write_promises
 from partlabel.display import describe, grid, show_inspection, split_line
 from partlabel.errors import count
 from partlabel.formats import write_labels
@@ -17,7 +19,7 @@ from partlabel.metrics import Evaluation
 from partlabel.report import build
 from partlabel.run import Run
 from partlabel.scenes import World, write
-from partlabel.scoring import Completion, complete, evaluate, own_thresholds
+from partlabel.scoring import evaluate, own_thresholds
 from partlabel.terminal import console, progress, say
 from partlabel.training import train
 
@@ -67,14 +69,17 @@ def run(folder: Path) -> None:
         )
     _show(results)
 
-    say("5. The hidden labels, filled in where validation labels say it is safe")
+    say("5. The hidden labels, filled in where labels that were kept aside show that it is safe")
     done, baseline = Run(folder / "run-em-apl"), Run(folder / "run-an")
     completion = complete(done, cache=folder / "cache")
     by_name = completion.table.with_classes(sorted(truth.classes)).with_splits(None)
     write_labels(by_name, folder / "completed.csv", "cells")
+    write_promises(completion, folder / "completed.guarantees.csv")
+    show(completion)
     _judge(completion, hidden, truth)
     _sheet(folder, completion.table, hidden).save(folder / "completed.png")
     say(f"   {folder}/completed.csv: value, score and source of each label")
+    say(f"   {folder}/completed.guarantees.csv: what that rests on, class by class")
     say(f"   {folder}/completed.png: pictures with their labels")
     page = build(done, folder / "cache", truth=truth, baseline=baseline)
     say(f"\nLook at {page}: this run beside 'an', and both against the truth")
@@ -130,15 +135,11 @@ def _show(results: dict[str, Evaluation]) -> None:
 
 
 def _judge(completion: Completion, hidden: LabelTable, truth: LabelTable) -> None:
-    """What was filled in, and, since the truth is known here, how much of it is right."""
+    """How much of what was filled in is right, since the truth is known here."""
     filled = (hidden.dense() == 0) & (completion.table.dense() != 0)
     right = (completion.table.dense() == truth.dense())[filled]
-    share = completion.filled / max(completion.unknown, 1)
-    say(
-        f"   {completion.filled:,} of {completion.unknown:,} unknown labels filled in ({share:.0%})"
-    )
     if len(right):
-        say(f"   {right.mean():.1%} of them are right; 95% of the validation labels were")
+        say(f"   {right.mean():.1%} of them are right")
 
 
 def _sheet(

@@ -29,7 +29,7 @@ from partlabel.models import Backbone, Classifier
 from partlabel.models.heads import HEADS
 from partlabel.settings import Settings
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Record:
     labels: str = ""  # a hash of the labels
     train_rows: int = 0
     val_rows: int = 0
+    reserved_rows: int = 0
     broken: list[str] = field(default_factory=list)
     finished: bool = False
     best_epoch: int = 0

@@ -1,16 +1,15 @@
-"""What a trained run thinks of images: scores, figures, and labels filled in."""
+"""What a trained run thinks of images: scores and figures."""
 
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.calibrate import choose_thresholds
 from partlabel.data import Pictures
 from partlabel.errors import InputError, PartlabelWarning, count, some
 from partlabel.images import ImageFiles
@@ -24,7 +23,7 @@ from partlabel.models import Classifier
 from partlabel.prediction import InputSource, gather
 from partlabel.prediction import predict as ask
 from partlabel.run import Run
-from partlabel.selection import by_humans, choose_rows, locate_all
+from partlabel.selection import locate_all
 from partlabel.training import task_of
 
 Scores = NDArray[np.float64]
@@ -182,7 +181,7 @@ def predict(
     scored = _score(run, run.classifier(), table, list(paths.values()), cached=False)
     limits = own_thresholds(run) if threshold is None else threshold
     values = np.where(scored.scores >= limits, 1, -1).astype(np.int8)
-    return _filled(scored, values), scored.broken
+    return filled_table(scored, values), scored.broken
 
 
 def own_thresholds(run: Run) -> Scores:
@@ -211,71 +210,7 @@ def _thresholds(run: Run) -> list[tuple[str, float | None]]:
     return list(zip(record.classes, found, strict=True))
 
 
-@dataclass(frozen=True)
-class Completion:
-    """A table with unknown labels filled in, and how much that was.
-
-    Args:
-        table: known labels as they were, filled ones with source ``model``, a score for each cell.
-        filled: number of unknown cells that became present or absent.
-        present: number of those that became present.
-        unknown: number of cells that were unknown before.
-        suspects: known labels that the model would have filled in the other way: image, class,
-            score; the most confident first.
-    """
-
-    table: LabelTable
-    filled: int
-    present: int
-    unknown: int
-    suspects: list[tuple[str, str, float]]
-
-
-def complete(
-    run: Run,
-    min_precision: float = 0.95,
-    cache: str | os.PathLike[str] | None = None,
-    note: Callable[[str], object] = lambda message: None,
-) -> Completion:
-    """Fill in the unknown labels of a run's own table.
-
-    A cell becomes present (absent) where its score passes a threshold at which that share of the
-    validation labels of its class was right. Known labels are never changed.
-    """
-    if not 0 < min_precision <= 1:
-        raise InputError(f"min_precision is {min_precision}; a share lies between 0 and 1")
-    given, settings, record = run.labels, run.settings, run.record
-    table, _, val = choose_rows(given, settings)
-    scored = score(run, table, record.images, cache)
-    val = val[scored.readable[val]]
-    truth = by_humans(table).dense(val)
-    thresholds = choose_thresholds(scored.scores[val], truth, min_precision)
-    silent = np.isinf(thresholds.present) & np.isinf(thresholds.absent)
-    if silent.any():
-        names = some([name for name, none in zip(table.classes, silent, strict=True) if none])
-        note(f"nothing is filled in for {count(int(silent.sum()), 'class', 'classes')}: {names}; "
-             f"too few validation labels of both kinds reach {min_precision:.0%}")  # fmt: skip
-    known = table.dense()
-    values = np.where(scored.readable[:, None], thresholds.decide(np.nan_to_num(scored.scores)), 0)
-    rows, columns = np.nonzero(known * values < 0)
-    order = np.argsort(-np.abs(scored.scores[rows, columns] - 0.5), kind="stable")
-    suspects = [
-        (table.ids[int(i)], table.classes[int(j)], float(scored.scores[i, j]))
-        for i, j in zip(rows[order], columns[order], strict=True)
-    ]
-    filled = (known == 0) & (values != 0)
-    sources = np.full(known.shape, MODEL, dtype=np.int8)
-    sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
-    human = (known != 0) & (sources != MODEL)
-    completed = _filled(scored, np.where(known != 0, known, values).astype(np.int8), human)
-    left_out = [name for name in given.classes if name not in table.classes]
-    if left_out:
-        completed = completed.merge(given.with_classes(left_out))
-    present = int((filled & (values == 1)).sum())
-    return Completion(completed, int(filled.sum()), present, int((known == 0).sum()), suspects)
-
-
-def _filled(
+def filled_table(
     scored: Scored, values: NDArray[np.int8], human: NDArray[np.bool_] | None = None
 ) -> LabelTable:
     """A table with these values, the scores, and the model as source but where a human spoke."""

@@ -3,6 +3,7 @@
 import os
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +16,30 @@ from partlabel.settings import Settings
 from partlabel.simulate import HOLDOUT
 
 
+class Selection(NamedTuple):
+    """What a training works on.
+
+    Args:
+        table: the labels, without classes that cannot be learned or are side information.
+        train: rows to train on.
+        val: rows to choose the epoch and to calibrate on.
+        reserved: rows of the same kind that nothing is chosen on: what is promised of labels that
+            are filled in is tested on these.
+    """
+
+    table: LabelTable
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    reserved: NDArray[np.int64]
+
+
 def by_humans(table: LabelTable) -> LabelTable:
     """The labels that a human gave: what a model filled in is no truth to measure by."""
     return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
 
 
-def choose_rows(
-    table: LabelTable, settings: Settings
-) -> tuple[LabelTable, NDArray[np.int64], NDArray[np.int64]]:
-    """The table without classes that cannot be learned, and the rows to train and validate on.
-
-    Classes that are side information are left out too.
-    """
+def choose_rows(table: LabelTable, settings: Settings) -> Selection:
+    """Say what to train and validate on, and what to keep for later."""
     if settings.side is not None:
         aside = set(side_classes(table, settings.side))
         if len(aside) == len(table.classes):
@@ -42,10 +55,7 @@ def choose_rows(
         val = np.flatnonzero(table.in_split(val_split))
         rows = np.setdiff1d(rows, val)
     else:
-        draw = uniform(key(settings.seed, "validation"), keys(table.ids.take(rows)))
-        order = np.argsort(draw, kind="stable")
-        number = round(settings.val * len(rows))
-        val, rows = np.sort(rows[order[:number]]), np.sort(rows[order[number:]])
+        val, rows = _cut(table, rows, settings.val, key(settings.seed, "validation"))
     if not len(rows):
         raise InputError("there are no images to train on")
     present = table.subset(rows).counts().present
@@ -66,7 +76,25 @@ def choose_rows(
         table = table.with_classes([name for name in table.classes if name not in set(empty)])
     if not len(table.classes):
         raise InputError("no class is left to learn: no label is known to be present")
-    return table, rows, val
+    # without labels of both kinds nothing can be tested, so nothing is reserved
+    share = settings.reserve if of_both_kinds(by_humans(table.subset(val))) else 0.0
+    reserved, val = _cut(table, val, share, key(settings.seed, "reserved"))
+    return Selection(table, rows, val, reserved)
+
+
+def of_both_kinds(table: LabelTable) -> bool:
+    """Whether some label is known to be present, and some to be absent."""
+    counts = table.counts()
+    return bool(counts.present.any() and counts.absent.any())
+
+
+def _cut(
+    table: LabelTable, rows: NDArray[np.int64], share: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A random share of these rows, and the others."""
+    order = np.argsort(uniform(seed, keys(table.ids.take(rows))), kind="stable")
+    number = round(share * len(rows))
+    return np.sort(rows[order[:number]]), np.sort(rows[order[number:]])
 
 
 def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:

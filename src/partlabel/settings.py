@@ -46,6 +46,9 @@ class Settings(BaseModel):
     split: str | None = None
     val: float = Field(0.2, ge=0, lt=1)
     val_split: str | None = None
+    reserve: float = Field(
+        0.5, ge=0, lt=1, description="Share of the validation images that nothing is chosen on."
+    )
     strict: bool = False
     drop_empty: bool = Field(False, description="Leave out classes without a present label.")
     side: list[str] | None = Field(

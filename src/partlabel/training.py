@@ -25,7 +25,13 @@ from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.prediction import gather
 from partlabel.randomness import key
 from partlabel.run import Record, Run, build, open_folder
-from partlabel.selection import by_humans, choose_rows, find_files, side_classes
+from partlabel.selection import (
+    by_humans,
+    choose_rows,
+    find_files,
+    of_both_kinds,
+    side_classes,
+)
 from partlabel.settings import Settings, make_settings
 from partlabel.trainer import Examples, Progress, Trainer
 from partlabel.watching import Display, need_tensorboard, watch
@@ -61,9 +67,10 @@ def train(
     chosen = make_settings(**settings)
     if tensorboard:
         need_tensorboard()
-    table, train_rows, val_rows = choose_rows(given, chosen)
+    table, train_rows, val_rows, reserved = choose_rows(given, chosen)
     files = ImageFiles(images)
-    paths = find_files(table, files, np.concatenate([train_rows, val_rows]), strict=chosen.strict)
+    used = np.concatenate([train_rows, val_rows, reserved])
+    paths = find_files(table, files, used, strict=chosen.strict)
     run = Run(out)
     record = Record(
         chosen.model_dump(mode="json"),
@@ -72,6 +79,7 @@ def train(
         _digest(given),
         len(train_rows),
         len(val_rows),
+        len(reserved),
     )
     if open_folder(run, record, resume=resume):
         return run
@@ -83,7 +91,7 @@ def train(
         given.save(run.folder / "labels.arrow")
         run.write(record)
     with watch(run, tensorboard=tensorboard) as watcher:
-        watcher.note(_about(given, table, train_rows, val_rows, chosen.side))
+        watcher.note(_about(given, table, used, record, chosen.side))
         if _tells_nothing(task.validation):
             watcher.warn(
                 "validation labels are all of one kind: no mAP, no thresholds and no completion "
@@ -185,8 +193,8 @@ def _other_members(
 
 def task_of(run: Run) -> Task:
     """What the method of a run was told before it started."""
-    settings = run.settings
-    return _task(run.labels, *choose_rows(run.labels, settings), settings, run)
+    chosen = choose_rows(run.labels, run.settings)
+    return _task(run.labels, chosen.table, chosen.train, chosen.val, run.settings, run)
 
 
 def _task(
@@ -200,15 +208,18 @@ def _task(
 
 
 def _about(
-    given: LabelTable, table: LabelTable, train: Rows, val: Rows, side: list[str] | None
+    given: LabelTable, table: LabelTable, used: Rows, record: Record, side: list[str] | None
 ) -> str:
     """What is trained and validated on, and what is left out."""
-    lines = f"training on {count(len(train), 'image')}, validating on {count(len(val), 'image')}"
+    val = used[record.train_rows : record.train_rows + record.val_rows]
+    lines = f"training on {count(record.train_rows, 'image')}, "
+    lines += f"validating on {count(record.val_rows, 'image')}"
     labelled = int(np.count_nonzero(np.diff(by_humans(table.subset(val)).cells.starts)))
     lines += f" ({labelled:,} with a known label)" if labelled < len(val) else ""
+    if record.reserved_rows:
+        lines += f", and keeping {record.reserved_rows:,} to test what `complete` promises"
     if table.splits is not None:
-        used = set(table.splits.take(np.concatenate([train, val])))
-        unused = sorted({name for name in table.splits if name} - used)
+        unused = sorted({name for name in table.splits if name} - set(table.splits.take(used)))
         lines += f"; not used: split {some(unused)}" if unused else ""
     aside = [] if side is None else side_classes(given, side)
     lines += f"; side information: {count(len(aside), 'class', 'classes')}" if aside else ""
@@ -218,8 +229,7 @@ def _about(
 
 def _tells_nothing(validation: LabelTable) -> bool:
     """Whether there are validation images, but not labels of both kinds."""
-    counts = validation.counts()
-    return len(validation) > 0 and not (counts.present.any() and counts.absent.any())
+    return len(validation) > 0 and not of_both_kinds(validation)
 
 
 def _digest(table: LabelTable) -> str:

@@ -148,7 +148,7 @@ def _run_cell(
             folder / "run",
             resume=True,
             cache=cache,
-            **{"seed": cell.seed, "split": spec.split, **cell.settings},
+            **{"seed": cell.seed, "split": spec.split, "reserve": 0, **cell.settings},
         )
         figures: dict[str, Any] = {
             "val_mAP": done.record.best_val_mAP,

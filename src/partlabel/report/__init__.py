@@ -8,8 +8,9 @@ from typing import Any
 import jinja2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from partlabel.calibrate import Thresholds, choose_thresholds
+from partlabel.completion import Assessment, assess
 from partlabel.errors import count
 from partlabel.files import atomic_file
 from partlabel.formats.boxes import BoxFile
@@ -30,6 +31,7 @@ from partlabel.report.links import label_links
 from partlabel.report.looking import about_looks, looks, pointing_game
 from partlabel.report.parts import percent
 from partlabel.report.sample import Sample, take_sample
+from partlabel.report.trust import trust
 from partlabel.run import Record, Run
 
 _PRECISION = 0.95  # at which labels count as filled in
@@ -58,7 +60,7 @@ def build(
     sample = take_sample(run, cache, truth, baseline)
     settings, record = run.settings, run.record
     result = evaluate(sample.run.val, sample.val_labels)
-    thresholds = choose_thresholds(sample.run.val, sample.val_labels, _PRECISION)
+    assessment = _assess(sample)
     games = {} if boxes is None else pointing_game(sample, boxes, cache)
     surveyed = {s.name: survey(s.run, s.name, cache) for s in sample.runs if landscape}
     page = _template().render(
@@ -78,6 +80,7 @@ def build(
         ),
         histogram_about=_about_histogram(sample),
         after_scores=[
+            *trust(assessment, sample.classes),
             *parts.unknown_labels(sample),
             *parts.pseudo_labels(sample),
             *beliefs(sample),
@@ -85,16 +88,28 @@ def build(
             *parts.own_estimates(sample),
             *parts.landscapes(surveyed),
         ],
-        looks=looks(sample, thresholds, cache),
+        looks=looks(sample, assessment, cache),
         looks_about=about_looks(sample),
         after_looks=[*parts.pointing(games, sample.classes), *label_embeddings(sample, cache)],
-        samples=_samples(sample, thresholds),
+        samples=_samples(sample, assessment),
         settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],
     )
     path = run.folder / "report.html"
     with atomic_file(path) as stream:
         stream.write(page.encode())
     return path
+
+
+def _assess(sample: Sample) -> Assessment:
+    validated = np.arange(len(sample.rows), len(sample.looked_at))
+    return assess(
+        sample.training,
+        (sample.looked_at.subset(validated), sample.run.val),
+        (sample.reserved, sample.run.reserved),
+        _PRECISION,
+        None,
+        sample.run.run.settings.seed,
+    )
 
 
 def _template() -> jinja2.Template:
@@ -148,16 +163,17 @@ def _about_histogram(sample: Sample) -> str:
     return text + "."
 
 
-def _samples(sample: Sample, thresholds: Thresholds) -> list[dict[str, Any]]:
+def _samples(sample: Sample, assessment: Assessment) -> list[dict[str, Any]]:
     """Training images with what is known of them and what the model would fill in."""
     number = len(sample.rows)
     at = np.linspace(0, number - 1, min(_SAMPLES, number)).astype(int)
     names = list(sample.training.ids.take(sample.rows[at]))
     files = ImageFiles(sample.run.run.record.images).locate(names)
-    samples, decided = [], thresholds.decide(sample.run.train)
+    logits = assessment.calibration.logits(sample.run.train)
+    samples, decided = [], assessment.promises.decide(logits)
     for row, name, path in zip(at.tolist(), names, files, strict=True):
         if path is not None:
-            said = sample.run.train[row]
+            said = expit(logits[row])
             labels = _labels(sample.classes, sample.labels[row], said, decided[row])
             samples.append({"name": name, "image": thumbnail(path), "labels": labels})
     return samples

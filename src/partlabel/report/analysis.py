@@ -56,17 +56,6 @@ def shares(positives: NDArray[Any], negatives: NDArray[Any]) -> Numbers:
     return np.where(total > 0, positives / np.maximum(total, 1), np.nan)
 
 
-def logits(scores: NDArray[Any]) -> Numbers:
-    """What the sigmoid made these scores of; those that it rounded to 0 or 1 stay finite.
-
-    >>> logits(np.array([0.5, 1.0])).round(1).tolist()
-    [0.0, 36.7]
-    """
-    double = np.asarray(scores, dtype=np.float64)
-    inside = np.clip(double, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0))
-    return np.asarray(np.log(inside) - np.log1p(-inside))
-
-
 def mean_of(values: NDArray[Any], cells: Mask) -> float:
     """The mean over these cells; NaN if there are none."""
     return float(values[cells].mean()) if cells.any() else float("nan")

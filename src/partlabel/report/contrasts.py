@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from partlabel.calibrate import logits
 from partlabel.drawing import AMBER, BLUE, GREEN, GREY, bars, panels, styled, svg
-from partlabel.report.analysis import Kinds, Numbers, logits, mean_of
+from partlabel.report.analysis import Kinds, Numbers, mean_of
 
 _MOST_DENSE = 8.0  # where densities are cut off: one narrow peak would flatten all else
 

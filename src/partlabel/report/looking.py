@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.calibrate import Thresholds
+from partlabel.completion import Assessment
 from partlabel.data import read_picture
 from partlabel.errors import InputError
 from partlabel.formats.boxes import BoxFile
@@ -111,9 +111,10 @@ def over_maps(
     )
 
 
-def looks(sample: Sample, thresholds: Thresholds, cache: Cache) -> list[dict[str, Any]]:
+def looks(sample: Sample, assessment: Assessment, cache: Cache) -> list[dict[str, Any]]:
     """A few training pictures, each with heat maps of its labels, a row a run."""
-    decided, limits = thresholds.decide(sample.run.train), thresholds_or_half(sample.run.run)
+    decided = assessment.promises.decide(assessment.calibration.logits(sample.run.train))
+    limits = thresholds_or_half(sample.run.run)
     cells = zip(sample.labels, sample.run.train, decided, strict=True)
     choices = [choose_labels(known, said, limits, done) for known, said, done in cells]
     if not choices:

@@ -23,13 +23,14 @@ class Seen:
 
     Args:
         name: what the report calls the run.
-        train, val: [n, C] and [m, C] scores.
+        train, val, reserved: [n, C], [m, C] and [r, C] scores.
     """
 
     name: str
     run: Run
     train: Scores
     val: Scores
+    reserved: Scores
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,9 @@ class Sample:
         training: all training images.
         rows: [n] the ones that were scored, as rows of ``training``.
         labels: [n, C] what training knew of them.
-        looked_at: all [n + m] images that were scored, those for training first.
+        looked_at: all [n + m] images of these, those for training first.
         val_labels: [m, C] what humans know of the validation images.
+        reserved: the [r] images that nothing was chosen on.
         truth: true labels, as far as they are known, with the rows of ``training``.
         run, baseline: what was scored.
     """
@@ -51,6 +53,7 @@ class Sample:
     labels: NDArray[np.int8]
     looked_at: LabelTable
     val_labels: NDArray[np.int8]
+    reserved: LabelTable
     truth: LabelTable | None
     run: Seen
     baseline: Seen | None
@@ -80,25 +83,26 @@ def take_sample(
     runs = [run] if baseline is None else [run, baseline]
     if baseline is not None:
         check_same(run, baseline)
-    table, train, val = choose_rows(run.labels, run.settings)
+    table, train, val, reserved = choose_rows(run.labels, run.settings)
     training = table.subset(train)
     true = None if truth is None else aligned(by_humans(truth), training)
     some = draw(training, _MOST_TRAINING)
-    looked_at = table.subset(np.concatenate([train[some], val]))
+    parts = np.repeat(np.arange(3), [len(some), len(val), len(reserved)])
+    looked_at = table.subset(np.concatenate([train[some], val, reserved]))
     scored = [score(one, looked_at, one.record.images, cache) for one in runs]
     good = np.logical_and.reduce([one.readable for one in scored])
-    early = np.arange(len(good)) < len(some)
+    early, middle, late = (good & (parts == part) for part in range(3))
     seen = [
-        Seen(name, one, said.scores[good & early], said.scores[good & ~early])
+        Seen(name, one, *(said.scores[rows] for rows in (early, middle, late)))
         for name, one, said in zip(names_of(runs), runs, scored, strict=True)
     ]
-    labels = looked_at.dense()
     return Sample(
         training,
         some[good[: len(some)]],
-        labels[good & early],
-        looked_at.subset(good),
-        by_humans(looked_at).dense()[good & ~early],  # what a model filled in is no truth
+        looked_at.dense(np.flatnonzero(early)),
+        looked_at.subset(early | middle),
+        by_humans(looked_at).dense(np.flatnonzero(middle)),  # what a model filled in is no truth
+        looked_at.subset(late),
         true,
         seen[0],
         seen[1] if len(seen) > 1 else None,
@@ -124,7 +128,7 @@ def check_same(run: Run, baseline: Run) -> None:
         raise InputError(
             f"{baseline.folder}: was trained or validated on other images or classes of these "
             f"labels than {run.folder}; train both with the same --seed, --split, --val, "
-            "--val-split and --drop-empty"
+            "--val-split, --reserve and --drop-empty"
         )
 
 

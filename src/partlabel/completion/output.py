@@ -1,0 +1,82 @@
+"""A completion for people: what is filled in, what that rests on, which labels look wrong."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from scipy.special import expit
+
+from partlabel.completion import Completion
+from partlabel.display import grid
+from partlabel.files import atomic_file
+from partlabel.guarantee import Basis
+from partlabel.labels import ABSENT, PRESENT
+from partlabel.terminal import console, say
+
+_WORDS = {PRESENT: "present", ABSENT: "absent"}
+_DIGITS = {PRESENT: 1, ABSENT: 0}  # as label files have them
+
+
+def show(done: Completion) -> None:
+    """Print how much was filled in, and what that rests on."""
+    total = {value: int(numbers.sum()) for value, numbers in done.filled.items()}
+    say(f"filled in {sum(total.values()):,} of {done.unknown:,} unknown labels ({done.share:.1%}), "
+        f"{done.precision:.0%} of them or more right: {total[PRESENT]:,} present, "
+        f"{total[ABSENT]:,} absent")  # fmt: skip
+    rows = []
+    for value, basis, classes in groups(done):
+        limits = [done.assessment.promises.of(value)[j].limit for j in classes]
+        limits = limits[:1] if basis == "pooled" else limits
+        right, tested = sum(limit.right for limit in limits), sum(limit.tested for limit in limits)
+        rests = "labels of each class" if basis == "class" else "labels of all of these"
+        filled = int(done.filled[value][classes].sum())
+        rows.append(
+            [_WORDS[value], rests, f"{len(classes):,}", f"{filled:,}", f"{right:,} of {tested:,}"]
+        )
+    columns = [("labels", False), ("rest on", False), ("classes", True), ("filled in", True)]
+    if rows:
+        console().print(grid([*columns, ("right where tested", True)], rows))
+
+
+def groups(done: Completion) -> Iterator[tuple[int, Basis, list[int]]]:
+    """The classes whose present, or absent, labels rest on their own labels, or on a pool."""
+    bases: tuple[Basis, ...] = ("class", "pooled")
+    for value in _WORDS:
+        promises = done.assessment.promises.of(value)
+        for basis in bases:
+            classes = [j for j, promise in enumerate(promises) if promise.basis == basis]
+            if classes:
+                yield value, basis, classes
+
+
+def write_promises(done: Completion, path: Path) -> None:
+    """A line for each kind of label of each class: what is filled in, and what it rests on."""
+    lines = [
+        (
+            *(done.table.classes[j], _DIGITS[value], done.filled[value][j]),
+            *(basis, promise.limit.tested, promise.limit.right),
+            *(f"{promise.limit.precision:.4f}", f"{expit(value * promise.limit.threshold):.6g}"),
+        )
+        for value, basis, classes in groups(done)
+        for j in classes
+        for promise in [done.assessment.promises.of(value)[j]]
+    ]
+    header = ("class", "value", "filled", "rests_on", "tested", "right", "at_least", "threshold")
+    _write(path, header, lines)
+
+
+def write_suspects(done: Completion, path: Path) -> None:
+    """A line for each known label that looks wrong, the most confident first."""
+    lines = [
+        (found.image, found.name, _DIGITS[found.value], f"{found.score:.6g}")
+        for found in done.suspects
+    ]
+    _write(path, ("image", "class", "value", "score"), lines)
+
+
+def _write(path: Path, header: tuple[str, ...], lines: Sequence[tuple[object, ...]]) -> None:
+    with atomic_file(path) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        csv.writer(text, lineterminator="\n").writerows([header, *lines])
+        text.detach()

@@ -1,0 +1,75 @@
+"""How far scores can be trusted: what they say against what is there, and what is promised."""
+
+from scipy.special import expit
+
+from partlabel.calibrate import Bins
+from partlabel.completion import Assessment
+from partlabel.drawing import BLUE, GREY, panels, styled, svg
+from partlabel.guarantee import Promise
+from partlabel.labels import ABSENT, PRESENT
+from partlabel.report.parts import Part, percent
+
+
+def trust(assessment: Assessment, classes: list[str]) -> list[Part]:
+    """Reliability diagrams, and what is promised of which class; nothing without labels for it."""
+    before, after = assessment.before, assessment.after
+    if not len(before.cells):
+        return []
+    own = int(assessment.calibration.own.sum())
+    caption = (
+        f"On {int(before.cells.sum()):,} labels that nothing was chosen on: of the labels that the "
+        "model gives some probability, how many are present. On the diagonal it means what it "
+        "says. Larger dots are more labels. The expected calibration error is "
+        f"{percent(before.error)}% as it is, and {percent(after.error)}% calibrated on validation "
+        f"labels, {own} of {len(classes)} classes each by itself and the others together. "
+        "`complete` writes calibrated scores."
+    )
+    return [
+        Part("What scores mean", caption, _diagrams(before, after)),
+        *_promised(assessment, classes),
+    ]
+
+
+def _diagrams(before: Bins, after: Bins) -> str:
+    with styled():
+        figure, grid = panels(1, 2, 7.5, 3.4)
+        for axes, bins, title in zip(
+            grid, (before, after), ("as it is", "calibrated"), strict=True
+        ):
+            axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
+            sizes = 12 + 120 * (bins.cells / bins.cells.max()) ** 0.5
+            axes.plot(bins.said, bins.present, color=BLUE, lw=1.2)
+            axes.scatter(bins.said, bins.present, sizes, color=BLUE, zorder=3)
+            axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+            axes.set(title=f"{title}, error {percent(bins.error)}%", xlabel="score")
+        grid[0].set_ylabel("share present")
+        return svg(figure)
+
+
+def _promised(assessment: Assessment, classes: list[str]) -> list[Part]:
+    rows = [
+        [
+            name,
+            *_words(assessment.promises.present[j], 1),
+            *_words(assessment.promises.absent[j], -1),
+        ]
+        for j, name in enumerate(classes)
+    ]
+    filled = assessment.filled
+    caption = (
+        "From which calibrated score up a label is filled in as present, and from which down as "
+        "absent, so that 95% of these are right; and how many of the reserved labels beyond that "
+        "were right. A class with few labels is tested together with others (pooled). Of the "
+        f"reserved labels, {percent(filled[PRESENT])}% would have been filled in as present and "
+        f"{percent(filled[ABSENT])}% as absent."
+    )
+    header = ["class", "present from", "right", "tested on", "absent to", "right", "tested on"]
+    return [Part("What `complete` promises", caption, header=header, rows=rows, words=True)]
+
+
+def _words(promise: Promise, sign: int) -> list[str]:
+    if not promise.basis:
+        return ["-", "-", "-"]
+    limit = promise.limit
+    right = f"{limit.right:,} of {limit.tested:,}"
+    return [percent(float(expit(sign * limit.threshold))), right, promise.basis]

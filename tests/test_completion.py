@@ -1,0 +1,217 @@
+"""Completion: labels filled in are right as often as promised, and known ones stay."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from partlabel import read_labels, scenes, simulate, train
+from partlabel.cli import main
+from partlabel.completion import Completion, complete
+from partlabel.completion.assessment import as_unknown
+from partlabel.completion.output import groups
+from partlabel.errors import InputError
+from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
+from partlabel.run import Run
+
+WORLD = scenes.World(classes=12, size=128, seed=0, difficulty=0.0, objects=1.3)
+HOW: dict[str, Any] = {
+    "frozen": "all",
+    "size": 128,
+    "epochs": 10,
+    "lr": 3e-3,
+    "weight_decay": 1e-3,
+}
+
+
+@dataclass
+class Place:
+    """Pictures whose features are kept, so that a training takes a second or two."""
+
+    folder: Path
+    truth: LabelTable
+
+    def train(self, labels: LabelTable, name: str, **more: Any) -> Run:
+        own = {"cache": self.folder / "cache", **HOW, **more}
+        return train(labels, self.folder / "images", self.folder / name, **own)
+
+    def complete(self, run: Run, precision: float = 0.95, **more: Any) -> Completion:
+        return complete(run, precision, cache=self.folder / "cache", **more)
+
+    def right(self, done: Completion) -> Any:
+        """[n, C] where the completed table says what is true."""
+        at = self.truth.ids.find(done.table.ids)
+        return self.truth.dense()[at] == done.table.dense()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("completion") / "s"
+    return Place(folder, scenes.write(folder, 1500, WORLD, test=0.0))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "proportion", "method", "present"),
+    [("partial", 0.4, "bce", True), ("single-positive", None, "em", False)],
+)
+def test_what_is_promised_holds(
+    place: Place, strategy: str, proportion: float | None, method: str, present: bool
+) -> None:
+    """Over draws of the hidden labels, the holdout and the weights; the truth is known here."""
+    made = broken = pairs = below = 0
+    shares, found = [], 0
+    for seed in range(6):
+        labels = simulate.hide(place.truth, strategy, proportion, seed, holdout=0.4)
+        options = {"alpha": "auto"} if method == "em" else {}
+        name = f"{method}-{seed}"
+        done = place.complete(place.train(labels, name, method=method, options=options, seed=seed))
+        right, values = place.right(done), done.table.dense()
+        filled = labels.dense() == 0
+        assert np.array_equal(values[~filled], labels.dense()[~filled])
+        filled &= values != 0
+        assert filled.sum() == sum(numbers.sum() for numbers in done.filled.values())
+        shares.append(done.share)
+        found += int((filled & (values == PRESENT)).sum())
+        for value, basis, classes in groups(done):
+            for group in [[j] for j in classes] if basis == "class" else [classes]:
+                here = filled[:, group] & (values[:, group] == value)
+                made += here.any()
+                broken += here.any() and right[:, group][here].mean() < 0.95
+        for j in range(len(labels.classes)):
+            pairs += filled[:, j].any()
+            below += filled[:, j].any() and right[filled[:, j], j].mean() < 0.95
+    # in 5% of cases a promise may be broken; more than this would be seen once in a hundred times
+    assert broken <= binom.ppf(0.99, made, 0.05)
+    assert below <= binom.ppf(0.99, pairs, 0.05)
+    assert pairs > 40
+    assert np.mean(shares) > 0.5
+    assert (found > 100) or not present
+
+
+def test_a_wrong_label_is_a_suspect(place: Place) -> None:
+    rng = np.random.default_rng(0)
+    labels = simulate.hide(place.truth, "partial", 1.0, 0, holdout=0.4)
+    values = labels.dense()
+    rows = np.flatnonzero(labels.in_split("train"))
+    wrong = {
+        (int(i), int(j))
+        for i, j in zip(rng.choice(rows, 60), rng.integers(12, size=60), strict=True)
+    }
+    for i, j in wrong:
+        values[i, j] *= -1
+    given = LabelTable(labels.ids, labels.classes, values, labels.splits)
+    done = place.complete(place.train(given, "wrong", method="bce", seed=1))
+    assert np.array_equal(done.table.dense(), values)  # known labels stay, right or wrong
+    assert done.unknown == 0
+    names = list(given.classes)
+    told = [(given.ids.find([s.image]).item(), names.index(s.name)) for s in done.suspects]
+    found = sum(cell in wrong for cell in told)
+    assert found > len(wrong) / 2
+    assert found / len(told) > 20 * len(wrong) / values.size
+    sure = [abs(suspect.score - 0.5) for suspect in done.suspects]
+    assert sure == sorted(sure, reverse=True)
+    for (i, j), suspect in zip(told, done.suspects, strict=True):
+        assert suspect.value == values[i, j]
+        assert (suspect.score > 0.5) == (values[i, j] == ABSENT)
+
+
+def test_commands_write_what_it_rests_on(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = simulate.hide(place.truth, "partial", 0.4, 7, holdout=0.4)
+    run = place.train(labels, "command", method="bce", seed=7)
+    out, cache = tmp_path / "done.csv", ["--cache", str(place.folder / "cache")]
+    assert (
+        main(["complete", str(run.folder), "-o", str(out), "--min-precision", "0.9", *cache]) == 0
+    )
+    said = capsys.readouterr().out
+    table = read_labels(out).with_classes(list(labels.classes))
+    sources = np.zeros(table.shape, dtype=np.int8)
+    sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
+    values, given = table.dense(), labels.dense()
+    filled = (given == 0) & (values != 0)
+    assert (sources[filled] == MODEL).all()
+    assert f"filled in {filled.sum():,} of {(given == 0).sum():,} unknown labels" in said
+    assert not np.isnan(table.scores()).any()
+    with (tmp_path / "done.guarantees.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    total = 0
+    for line in lines:
+        j, value = labels.classes.find([line["class"]]).item(), 2 * int(line["value"]) - 1
+        here = filled[:, j] & (values[:, j] == value)
+        assert here.sum() == int(line["filled"])
+        total += int(here.sum())
+        limit, scores = float(line["threshold"]), table.scores()[here, j]
+        assert (value * (scores - limit) >= -1e-5).all()
+        assert float(line["at_least"]) >= 0.9
+        assert line["rests_on"] in ("class", "pooled")
+    assert total == filled.sum()
+    assert (tmp_path / "done.suspects.csv").read_text().startswith("image,class,value,score\n")
+    alone = place.complete(run, 0.9, guarantee="class")
+    assert {basis for _, basis, _ in groups(alone)} == {"class"}
+    pooled = place.complete(run, 0.9, guarantee="pooled")
+    assert {basis for _, basis, _ in groups(pooled)} == {"pooled"}
+    for wrong, word in (("--guarantee=all", "pooled"), ("--min-precision=1", "between 0 and 1")):
+        assert main(["complete", str(run.folder), "-o", str(out), wrong, *cache]) == 2
+        assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more", "why"),
+    [
+        ("single-positive", {}, "only present labels are known"),
+        ("partial", {"reserve": 0.0}, "without --reserve 0"),
+        ("partial", {"val": 0.0}, "no validation images"),
+    ],
+)
+def test_without_evidence_nothing_is_promised(
+    place: Place, strategy: str, more: dict[str, Any], why: str
+) -> None:
+    proportion = 0.4 if strategy == "partial" else None
+    labels = simulate.hide(place.truth.subset(np.arange(300)), strategy, proportion, 0)
+    name = why.replace(" ", "-")
+    method = "bce" if proportion else "an"
+    warns = (
+        pytest.warns(match="all of one kind") if method == "an" else pytest.MonkeyPatch.context()
+    )
+    with warns:
+        run = place.train(labels, name, method=method, **{**more, "epochs": 1})
+    notes: list[str] = []
+    done = place.complete(run, note=notes.append)
+    assert why in notes[0]
+    assert done.share == 0
+    assert np.array_equal(done.table.dense(), labels.dense())
+
+
+def test_full_labels_are_made_as_those_to_be_completed() -> None:
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((4000, 6)) < 0.4, PRESENT, ABSENT)
+    values[np.arange(4000), rng.integers(6, size=4000)] = PRESENT  # one at least
+    full = LabelTable([f"i{i}" for i in range(4000)], [f"c{j}" for j in range(6)], values)
+    held, others = full.subset(np.arange(2000)), full.subset(np.arange(2000, 4000))
+    single = as_unknown(held, simulate.single_positive(others, 0), 0)
+    # one positive fewer in each image, and nothing else
+    present = (held.dense() == PRESENT).sum(axis=1)
+    assert np.array_equal((single == PRESENT).sum(axis=1), present - 1)
+    assert np.array_equal(single == ABSENT, held.dense() == ABSENT)
+    hidden = simulate.single_positive(held, 0).dense() == 0
+    truly = (held.dense()[hidden] == PRESENT).mean()  # of what single-positive labels leave open
+    assert (single[single != 0] == PRESENT).mean() == pytest.approx(truly, abs=0.01)
+
+    few = simulate.partial(others, 0.1, 0)
+    kept = as_unknown(held, few, 0)
+    assert (kept != 0).mean() == pytest.approx(0.9, abs=0.01)
+    share = (held.dense() == PRESENT).mean()
+    assert (kept[kept != 0] == PRESENT).mean() == pytest.approx(share, abs=0.01)
+    # labels of the same kind are a sample as they are
+    alike = simulate.partial(held, 0.1, 1)
+    assert np.array_equal(as_unknown(alike, few, 0), alike.dense())
+
+
+def test_precision_must_be_a_share() -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
+        complete(Run("nowhere"), 95)

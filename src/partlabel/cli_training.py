@@ -301,18 +301,23 @@ def bench(
 ) -> None:
     """Compare methods: each on the same labels, with the same tuning on validation labels.
 
-    Writes results.csv (a line a training), table.md (mean and deviation over seeds) and, with several
-    proportions, curves.svg.
+    Writes results.csv (a line a training), table.md and table.tex (mean and deviation over seeds) and,
+    with several proportions, curves.svg.
     """
     from partlabel import bench as benchmark
+    from partlabel.bench.sheets import on_terminal
     from partlabel.errors import JobError
-    from partlabel.terminal import say
+    from partlabel.terminal import console, say
 
     if out.is_dir() and any(out.iterdir()) and not resume:
         raise InputError(f"{out}: is not empty; add --resume to go on, or name another")
     compared = benchmark.read_spec(spec, labels, images)
     results = benchmark.run(compared, out, jobs, cache, say)
-    say("\n" + benchmark.tables(results, compared.figures, compared.baseline))
+    shown = benchmark.tables_of(compared, results)
+    for sheet in shown.sheets:
+        console().print(on_terminal(sheet))
+    for note in shown.notes:
+        say(f"* {note}")
     failed = sum("error" in result for result in results)
     if failed:
         raise JobError(f"{failed} of {len(results)} trainings failed, see beneath the tables")

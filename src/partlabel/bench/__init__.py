@@ -17,13 +17,13 @@ from partlabel.bench.cells import Cell, run_cells
 from partlabel.bench.curves import draw_curves
 from partlabel.bench.results import Result, write_results
 from partlabel.bench.spec import Spec, choices, combinations, read_spec, settings_of
-from partlabel.bench.tables import tables
+from partlabel.bench.tables import Tables, tables
 from partlabel.errors import FileError
 from partlabel.files import atomic_file
 from partlabel.formats import read_labels
 from partlabel.images import ImageFiles
 
-__all__ = ["Spec", "read_spec", "run", "tables"]
+__all__ = ["Spec", "read_spec", "run", "tables", "tables_of"]
 
 
 def run(
@@ -76,8 +76,10 @@ def run(
     order = {cell.name: number for number, cell in enumerate(cells)}
     results.sort(key=lambda result: order[result["cell"]])
     write_results(out / "results.csv", results)
-    with atomic_file(out / "table.md") as stream:
-        stream.write(tables(results, spec.figures, spec.baseline).encode())
+    shown = tables_of(spec, results)
+    for name, text in (("table.md", shown.markdown()), ("table.tex", shown.latex())):
+        with atomic_file(out / name) as stream:
+            stream.write(text.encode())
     picture = draw_curves(results)
     if picture:
         with atomic_file(out / "curves.svg") as stream:
@@ -85,6 +87,11 @@ def run(
     else:
         (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
     return results
+
+
+def tables_of(spec: Spec, results: list[Result]) -> Tables:
+    """The tables that a spec asks for."""
+    return tables(results, spec.figures, spec.baseline, spec.ceiling)
 
 
 def _terms(spec: Spec) -> tuple[str, ...]:

@@ -63,6 +63,8 @@ def run_cells(
 ) -> Iterator[Result]:
     """The results of these cells as they are done, in any order; each is told."""
     arguments = [(spec, cell, out, cache, test, jobs) for cell in cells]
+    todo = sum(not _kept(out, cell, test).is_file() for cell in cells)
+    finished, started = len(cells) - todo, time.monotonic()
     if jobs == 1:
         done: Iterator[Result] = (_run_cell(*one) for one in arguments)
     else:
@@ -70,8 +72,30 @@ def run_cells(
     for number, result in enumerate(done, start=1):
         figure = result.get("mAP" if test else "val_mAP")
         shown = result.get("error") or ("-" if figure is None else f"{100 * figure:.2f}")
-        told(f"  {number}/{len(cells)} {result['cell']}: {shown}")
+        told(f"  {number}/{len(cells)} {result['cell']}: {shown}"
+             + _time_left(time.monotonic() - started, number - finished, todo))  # fmt: skip
         yield result
+
+
+def _kept(out: Path, cell: Cell, test: bool) -> Path:
+    """Where the figures of a cell are written once it is done."""
+    return out / "cells" / cell.name / ("test.json" if test else "val.json")
+
+
+def _time_left(passed: float, done: int, todo: int) -> str:
+    """What is still to come, if the rest goes as what was done since the start.
+
+    >>> _time_left(120, 2, 5), _time_left(1, 0, 5), _time_left(9, 5, 5)
+    (' (about 3 min left)', '', '')
+    """
+    if done <= 0 or done >= todo:  # the first ones were done before
+        return ""
+    minutes = passed / done * (todo - done) / 60
+    return (
+        f" (about {minutes:.0f} min left)"
+        if minutes < 90
+        else f" (about {minutes / 60:.1f} h left)"
+    )
 
 
 def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str, float]:
@@ -122,8 +146,8 @@ def _run_cell(
     """Train a cell, test it if asked, and remember both; a failure is a result too."""
     if jobs > 1:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
-    folder = out / "cells" / cell.name
-    kept = folder / ("test.json" if test else "val.json")
+    kept = _kept(out, cell, test)
+    folder = kept.parent
     chosen = {name: cell.settings[name] for name in spec.choose if name in cell.settings}
     result: Result = {
         "cell": cell.name,

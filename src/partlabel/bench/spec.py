@@ -52,6 +52,7 @@ class Spec(BaseModel):
     methods: list[Entry]
     figures: list[str] | None = Field(None, min_length=1, description="What gets a table.")
     baseline: str | None = Field(None, description="The entry to show differences to.")
+    ceiling: str | None = Field(None, description="An entry that knows all labels.")
 
 
 def read_spec(path: Path, labels: Path | None = None, images: Path | None = None) -> Spec:
@@ -82,8 +83,11 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
         raise FileError(path, "two methods have the same name; give each a name of its own")
     for figure in spec.figures or []:
         one_of("figure", figure, FIGURES)
-    if spec.baseline is not None:
-        one_of("entry", spec.baseline, names)
+    for name in (spec.baseline, spec.ceiling):
+        if name is not None:
+            one_of("entry", name, names)
+    if spec.ceiling is not None and spec.baseline in (None, spec.ceiling):
+        raise FileError(path, "a ceiling needs a baseline, another entry, to measure the gap from")
     given = {"labels": labels, "images": images}
     for name in given:
         if given[name] is None:

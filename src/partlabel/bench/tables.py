@@ -1,8 +1,13 @@
-"""Results as tables in Markdown: mean and deviation over seeds, as papers print them."""
+"""Results as tables: mean and deviation over seeds, as papers print them."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.stats import ttest_1samp
 
 from partlabel.bench.results import Result, figures_of, spread
+from partlabel.bench.sheets import Sheet, latex, markdown
 from partlabel.errors import count
 
 COUNTS = ("evaluated_classes", "pseudo_labels")  # shown as they are, all others in percent
@@ -14,9 +19,29 @@ FIGURES = (
 )
 
 
+@dataclass(frozen=True)
+class Tables:
+    """What results say: tables, and remarks beneath them."""
+
+    sheets: list[Sheet]
+    notes: list[str]
+
+    def markdown(self) -> str:
+        """All of it as text."""
+        notes = "".join(f"* {note}\n" for note in self.notes)
+        return "\n".join(filter(None, [*map(markdown, self.sheets), notes]))
+
+    def latex(self) -> str:
+        """The tables alone."""
+        return "\n".join(map(latex, self.sheets))
+
+
 def tables(
-    results: list[Result], figures: Sequence[str] | None = None, baseline: str | None = None
-) -> str:
+    results: list[Result],
+    figures: Sequence[str] | None = None,
+    baseline: str | None = None,
+    ceiling: str | None = None,
+) -> Tables:
     """A table a figure, methods down and labels across; with labels of one kind, figures across.
 
     Args:
@@ -24,20 +49,27 @@ def tables(
         figures: some of ``FIGURES``; by default mAP, and where methods gave pseudo-labels what
             share of those is right, always a table each.
         baseline: a method; beneath each table stand the differences to it.
+        ceiling: a method that knows more; beneath that stands how much of the gap from the baseline
+            to it each method closes.
     """
-    notes = _notes(results, figures or ())
     one = len(figures or ()) > 1 and len(set(map(_labels, results))) == 1
     shown = []
     for group in [figures or ()] if one else [[name] for name in figures or _usual(results)]:
-        shown.append(_table(_concerned(results, group), group, across=one))
+        shown.append(_sheet(_concerned(results, group), group, across=one))
         shares = [name for name in group if name not in COUNTS]
-        if baseline is not None and shares:
-            gaps = differences(_concerned(results, shares), baseline, shares)
-            shown.append(_table(gaps, shares, across=one, difference=f", difference to {baseline}"))
-    return "\n".join(filter(None, [*shown, notes]))
+        if baseline is None or not shares:
+            continue
+        here = _concerned(results, shares)
+        gaps = differences(here, baseline, shares)
+        shown.append(_sheet(gaps, shares, across=one, about=f", difference to {baseline}"))
+        if ceiling is not None:
+            closed = gap_closed(here, baseline, ceiling, shares)
+            about = f", % of the gap from {baseline} to {ceiling}"
+            shown.append(_sheet(closed, shares, across=one, about=about))
+    return Tables([sheet for sheet in shown if sheet.rows], _notes(results, figures or ()))
 
 
-def _notes(results: list[Result], figures: Sequence[str]) -> str:
+def _notes(results: list[Result], figures: Sequence[str]) -> list[str]:
     """Why trainings failed, each reason once, and which figures no training has."""
     reasons: dict[str, list[str]] = {}
     for result in results:
@@ -47,7 +79,7 @@ def _notes(results: list[Result], figures: Sequence[str]) -> str:
     notes = [f"{count(len(c), 'failure')} ({c[0]}): {why}" for why, c in reasons.items()]
     if any("error" not in result for result in results):
         notes += [f"no method has {name}" for name in figures if not figures_of(results, name)]
-    return "".join(f"* {note}\n" for note in notes)
+    return notes
 
 
 def differences(results: list[Result], baseline: str, figures: Sequence[str]) -> list[Result]:
@@ -73,6 +105,33 @@ def differences(results: list[Result], baseline: str, figures: Sequence[str]) ->
     return gaps
 
 
+def gap_closed(
+    results: list[Result], baseline: str, ceiling: str, figures: Sequence[str]
+) -> list[Result]:
+    """The share of the way from the baseline to the ceiling, on the same seed.
+
+    The ceiling may have other labels than the methods; results on a seed where it is not above the
+    baseline are left out.
+    """
+    tops = {result["seed"]: result for result in results if result["method"] == ceiling}
+    bases = {
+        (result["strategy"], result["proportion"], result["seed"]): result
+        for result in results
+        if result["method"] == baseline
+    }
+    closed = []
+    for gap in differences(results, baseline, figures):
+        top = tops.get(gap["seed"])
+        if gap["method"] == ceiling or top is None:
+            continue
+        base = bases[gap["strategy"], gap["proportion"], gap["seed"]]
+        whole = {name: top[name] - base[name] for name in figures if name in gap and name in top}
+        kept = {name: gap[name] for name in ("method", "strategy", "proportion", "seed")}
+        kept |= {name: gap[name] / size for name, size in whole.items() if size > 0}
+        closed.append(kept if "error" not in gap else kept | {"error": gap["error"]})
+    return closed
+
+
 def _usual(results: list[Result]) -> list[str]:
     return ["mAP", *(name for name in JUDGED if any(name in result for result in results))]
 
@@ -90,30 +149,52 @@ def _concerned(results: list[Result], figures: Sequence[str]) -> list[Result]:
     return [result for result in results if result["method"] not in tested - having]
 
 
-def _table(
-    results: list[Result], figures: Sequence[str], *, across: bool, difference: str = ""
-) -> str:
+def _sheet(
+    results: list[Result], figures: Sequence[str], *, across: bool, about: str = ""
+) -> Sheet:
     """One figure with labels across, or these figures across; empty without results."""
     labels = list(dict.fromkeys(map(_labels, results)))
     if not labels:
-        return ""
+        return Sheet([], [])
     if across:
         corner, columns = labels[0], {name: (labels[0], name) for name in figures}
     else:
         corner, columns = figures[0], {name: (name, figures[0]) for name in labels}
-    lines = [[corner + difference, *columns], ["---"] * (1 + len(columns))]
+    compared = "difference" in about
+    rows, means = [], []
     for method in dict.fromkeys(result["method"] for result in results):
         own = [result for result in results if result["method"] == method]
-        words = [
-            _word([result for result in own if _labels(result) == on], figure, bool(difference))
+        cells = [
+            ([result for result in own if _labels(result) == on], figure)
             for on, figure in columns.values()
         ]
-        lines.append([method, *words])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        rows.append([method, *(_word(*cell, signed=compared) for cell in cells)])
+        means.append([_mean(*cell) for cell in cells])
+    best = set() if about else _best(means, list(columns.values()))
+    return Sheet([corner + about, *columns], rows, best)
 
 
-def _word(results: list[Result], figure: str, signed: bool) -> str:
-    """Mean and deviation of a figure over seeds, and how many trainings failed."""
+def _best(means: list[list[float]], columns: list[tuple[str, str]]) -> set[tuple[int, int]]:
+    """The highest of each column, if there is something to choose from."""
+    best = set()
+    for j, (_, figure) in enumerate(columns, 1):
+        column = [row[j - 1] for row in means]
+        having = [mean for mean in column if not math.isnan(mean)]
+        if len(having) > 1 and figure not in COUNTS:
+            best |= {(i, j) for i, mean in enumerate(column) if mean == max(having)}
+    return best
+
+
+def _mean(results: list[Result], figure: str) -> float:
+    values = figures_of(results, figure)
+    return spread(values)[0] if values else math.nan
+
+
+def _word(results: list[Result], figure: str, *, signed: bool) -> str:
+    """Mean and deviation of a figure over seeds, and how many trainings failed.
+
+    Of differences also how well they go with no difference at all: a paired t-test.
+    """
     values, failed = figures_of(results, figure), sum("error" in result for result in results)
     if not values:
         return "failed" if failed else ""
@@ -122,4 +203,6 @@ def _word(results: list[Result], figure: str, signed: bool) -> str:
     word = format(mean, "+" + form if signed else form)
     if deviation is not None:
         word += f" ± {deviation:{form}}"
+    if signed and (deviation or 0) > 1e-9:
+        word += f" (p = {ttest_1samp(values, 0).pvalue:.2g})"
     return word + (f" ({failed} failed)" if failed else "")

@@ -15,6 +15,7 @@ from partlabel import LabelTable, metrics, simulate
 from partlabel.bench import read_spec, run, tables
 from partlabel.bench.cells import label_shares
 from partlabel.bench.curves import draw_curves, plot_curves
+from partlabel.bench.spec import choices, combinations
 from partlabel.bench.tables import FIGURES
 from partlabel.cli import main
 from partlabel.run import Run
@@ -102,6 +103,7 @@ ceiling: all labels
         ("methods: [{name: a, method: bce}]\nfigures: []", "figures"),
         ("methods: [{name: bce, method: bce}]\nbaseline: bec", "did you mean 'bce'"),
         ("methods: [{name: bce, method: bce}]\nceiling: bce", "needs a baseline"),
+        ("methods: [{name: a, method: bce, only: [partial]}]", "there is no strategy 'partial'"),
         ("methods: [", "not a spec"),
     ],
 )
@@ -111,6 +113,38 @@ def test_bad_specs(
     (tmp_path / "s.yaml").write_text(f"labels: a\nimages: b\nstrategies: []\n{change}\n")
     assert main(["bench", str(tmp_path / "s.yaml"), "-o", str(tmp_path / "o")]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_entry_may_have_its_own_choice_and_leave_out_strategies(
+    scene: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "s.yaml").write_text(
+        """
+strategies: [{strategy: single-positive}, {strategy: partial, proportions: [0.1, 0.5]}]
+choose: {lr: [0.001, 0.01], weight_decay: [0, 1]}
+methods:
+  - {name: a, method: an}
+  - {name: b, method: bce, only: [partial], choose: {lr: [0.1]}}
+  - {name: c, method: bce, labels: full, choose: {}}
+"""
+    )
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    found = [(entry.name, strategy, share) for entry, strategy, share in combinations(spec)]
+    assert found == [
+        *(("a", strategy, share) for strategy, share in LABELS),
+        *(("b", strategy, share) for strategy, share in LABELS[1:]),
+        ("c", "full", None),
+    ]
+    assert [len(list(choices(spec, entry))) for entry in spec.methods] == [4, 1, 1]
+    assert list(choices(spec, spec.methods[1])) == [{"lr": 0.1}]
+    assert list(choices(spec, spec.methods[2])) == [{}]
+
+
+LABELS: list[tuple[str, float | None]] = [
+    ("single-positive", None),
+    ("partial", 0.1),
+    ("partial", 0.5),
+]
 
 
 def test_every_figure_of_an_evaluation_can_have_a_table() -> None:

@@ -16,7 +16,7 @@ from partlabel import simulate
 from partlabel.bench.cells import Cell, run_cells
 from partlabel.bench.curves import draw_curves
 from partlabel.bench.results import Result, write_results
-from partlabel.bench.spec import Spec, choices, combinations, read_spec, settings_of
+from partlabel.bench.spec import Entry, Spec, choices, combinations, read_spec, settings_of
 from partlabel.bench.tables import Tables, tables
 from partlabel.errors import FileError
 from partlabel.files import atomic_file
@@ -37,43 +37,34 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     combos, terms = list(combinations(spec)), _terms(spec)
     tuned: dict[tuple[str, str, float | None], dict[str, Any]] = {}
-    if spec.choose:
-        trials = [
-            Cell(
-                entry.name,
-                strategy,
-                proportion,
-                spec.seeds[0],
-                settings_of(spec, entry, choice),
-                terms,
-            )
-            for entry, strategy, proportion in combos
-            for choice in choices(spec)
-        ]
+
+    def cell(entry: Entry, strategy: str, proportion: float | None, seed: int, choice: Any) -> Cell:
+        settings = settings_of(spec, entry, choice)
+        return Cell(entry.name, strategy, proportion, seed, settings, terms, choice)
+
+    trials = [
+        cell(*combo, spec.seeds[0], choice)
+        for combo in combos
+        for tried in [list(choices(spec, combo[0]))]
+        for choice in (tried if len(tried) > 1 else [])
+    ]
+    if trials:
         told(f"choosing settings: {len(trials)} trainings")
-        order = {cell.name: number for number, cell in enumerate(trials)}
+        order = {trial.name: number for number, trial in enumerate(trials)}
         tried = list(run_cells(spec, trials, out, jobs, cache, told))
         for result in sorted(tried, key=lambda result: order[result["cell"]]):
             _keep_better(tuned, result)
-        for key in {(entry.name, *labels) for entry, *labels in combos} - set(tuned):
-            told(f"  {key[0]}: no trial gave a validation mAP; it is trained as it is")
-    cells = [
-        Cell(
-            entry.name,
-            strategy,
-            proportion,
-            seed,
-            settings_of(
-                spec, entry, tuned.get((entry.name, strategy, proportion), {}).get("chosen", {})
-            ),
-            terms,
-        )
-        for entry, strategy, proportion in combos
-        for seed in spec.seeds
-    ]
+    cells = []
+    for entry, strategy, proportion in combos:
+        first, *more = choices(spec, entry)
+        best = tuned.get((entry.name, strategy, proportion), {}).get("chosen")
+        if more and best is None:
+            told(f"  {entry.name}: no trial gave a validation mAP; it is trained as it is")
+        choice = (best or {}) if more else first
+        cells += [cell(entry, strategy, proportion, seed, choice) for seed in spec.seeds]
     told(f"comparing: {len(cells)} trainings")
     results = list(run_cells(spec, cells, out, jobs, cache, told, test=True))
-    order = {cell.name: number for number, cell in enumerate(cells)}
+    order = {one.name: number for number, one in enumerate(cells)}
     results.sort(key=lambda result: order[result["cell"]])
     write_results(out / "results.csv", results)
     shown = tables_of(spec, results)

@@ -40,6 +40,7 @@ class Cell:
     seed: int
     settings: dict[str, Any] = field(hash=False)
     terms: tuple[str, ...] = ()  # what else the result depends on: labels, images, splits
+    choice: dict[str, Any] = field(default_factory=dict, hash=False)  # of its settings
 
     @property
     def name(self) -> str:
@@ -148,14 +149,13 @@ def _run_cell(
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     kept = _kept(out, cell, test)
     folder = kept.parent
-    chosen = {name: cell.settings[name] for name in spec.choose if name in cell.settings}
     result: Result = {
         "cell": cell.name,
         "method": cell.entry,
         "strategy": cell.strategy,
         "proportion": cell.proportion,
         "seed": cell.seed,
-        "chosen": chosen,
+        "chosen": cell.choice,
     }
     if kept.is_file():
         return {**result, **json.loads(kept.read_text())}

@@ -34,6 +34,8 @@ class Entry(BaseModel):
     settings: dict[str, Any] = {}
     options: dict[str, Any] = Field(default={}, description="The method's own settings.")
     labels: str | None = Field(None, description="A strategy to use instead, such as full.")
+    only: list[str] | None = Field(None, description="Of the strategies, those that it can use.")
+    choose: dict[str, list[Any]] | None = Field(None, description="Instead of the spec's.")
 
 
 class Spec(BaseModel):
@@ -73,9 +75,11 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
                 simulate.check(strategy.strategy, proportion)
     for entry in spec.methods:
         one_of("method", entry.method, METHODS)
-        for choice in choices(spec):
+        for choice in choices(spec, entry):
             settings = spec.settings | entry.settings | choice
             make_settings(method=entry.method, options=entry.options, **settings)
+        for wanted in entry.only or []:
+            one_of("strategy", wanted, [strategy.strategy for strategy in spec.strategies])
         if entry.labels is not None:
             one_of("strategy", entry.labels, (FULL, *simulate.WITHOUT_PROPORTION))
     names = [entry.name for entry in spec.methods]
@@ -104,14 +108,17 @@ def combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:
             yield entry, entry.labels, None
             continue
         for strategy in spec.strategies:
+            if entry.only is not None and strategy.strategy not in entry.only:
+                continue
             for proportion in strategy.proportions:
                 yield entry, strategy.strategy, proportion
 
 
-def choices(spec: Spec) -> Iterator[dict[str, Any]]:
-    """Every combination of the settings to choose from."""
-    for values in itertools.product(*spec.choose.values()):
-        yield dict(zip(spec.choose, values, strict=True))
+def choices(spec: Spec, entry: Entry) -> Iterator[dict[str, Any]]:
+    """Every combination of the settings to choose from; one, of nothing, without a choice."""
+    choose = spec.choose if entry.choose is None else entry.choose
+    for values in itertools.product(*choose.values()):
+        yield dict(zip(choose, values, strict=True))
 
 
 def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:

@@ -100,17 +100,19 @@ def dense(graph: LabelGraph) -> Any:
     return found
 
 
+@pytest.mark.parametrize("features", ["unit", "raw"])
 @pytest.mark.parametrize("with_side", [False, True])
-def test_a_step_by_hand(with_side: bool) -> None:
+def test_a_step_by_hand(with_side: bool, features: Any) -> None:
     side = np.array([[1, 0], [0, 1], [0, 1], [1, 0], [1, -1]]) if with_side else None
     more: dict[str, Any] = {"a": 3.0} if with_side else {}
-    method = InteractiveLearning(2.0, 0.3, 2, graph_lr=0.0, **more)
+    method = InteractiveLearning(2.0, 0.3, 2, graph_lr=0.0, features=features, **more)
     method.prepare(task(side=side))
     model, batch = ready(method), shown()
     parts = {name: float(part.detach()) for name, part in method.loss(model, batch).items()}
     with torch.no_grad():
         x = model(batch.views["weak"]).numpy()
     f = batch.views["weak"].mean(dim=(2, 3)).numpy()
+    f = f / np.linalg.norm(f, axis=1, keepdims=True) if features == "unit" else f
     y = np.where(LABELS == 0, np.tanh(x / 2), LABELS)
     y = np.where(y < 0, 0.5 * y, y)
     graph = dense(cooccurrence_graph(task().labels))
@@ -319,7 +321,7 @@ def test_it_helps_where_labels_come_together(tmp_path: Path) -> None:
     labels = simulate.hide(full, "partial", 0.1, holdout=0.3)
     found = {}
     for name, options in {
-        "imcl": {"lambda_y": 0.1, "lambda_f": 5e-4},
+        "imcl": {},
         "plain": {"lambda_y": 0, "lambda_f": 0},
     }.items():
         call: dict[str, Any] = {"frozen": "all", "size": 32, "epochs": 10, "method": "imcl"}

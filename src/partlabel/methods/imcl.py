@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from partlabel import losses
 from partlabel.cooccurrence import LabelGraph, cooccurrence_graph, given_graph, identity_graph
@@ -34,8 +35,7 @@ class InteractiveLearning(Method):
 
     Args:
         lambda_y, lambda_f: how much labels and features must be like those of similar images.
-            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5. Features are longer than labels by
-            far, so lambda_f is much smaller.
+            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5.
         k: how many similar images at most. Paper: 5, COCO 3.
         graph: ``cooccurrence`` counted on known labels, ``identity`` for none, or a CSV file with
             class,linked,weight on each line.
@@ -43,6 +43,8 @@ class InteractiveLearning(Method):
         graph_lr: of the weights of the graph, as a share of the longest stable step; 0 keeps them
             as they are, an ablation.
         graph_steps: on these weights in each step of the training.
+        features: ``unit`` length, or ``raw`` as the paper has them: then they are longer than labels
+            by far, and shrink as they are pulled together.
         images: ``learned`` finds similar images in each step; ``fixed`` by the model as it was
             after the warm-up, an ablation.
         gradient: ``neighbours``: an image's labels are what its neighbours' must explain; ``both``
@@ -52,7 +54,8 @@ class InteractiveLearning(Method):
             gradient=both, since the past cannot be changed.
         a: magnitude of side information (--side), which only helps to find similar images. Paper: 1
             or 10.
-        warmup: epochs on known labels alone; None for half of them.
+        warmup: epochs on known labels alone; None for half of them. Fewer where features train:
+            what similar images say keeps a network from learning few labels by heart.
     """
 
     uses_side = True
@@ -60,12 +63,13 @@ class InteractiveLearning(Method):
     def __init__(
         self,
         lambda_y: Weight = 0.1,
-        lambda_f: Weight = 0.001,
+        lambda_f: Weight = 0.1,
         k: Size = 5,
         graph: str = "cooccurrence",
         k_a: Count = 50,
         graph_lr: Share = 0.01,
         graph_steps: Size = 1,
+        features: Literal["unit", "raw"] = "unit",
         images: Literal["learned", "fixed"] = "learned",
         gradient: Literal["neighbours", "both"] = "neighbours",
         negative_scale: Share = 0.5,
@@ -90,8 +94,8 @@ class InteractiveLearning(Method):
             images=images != "learned",
             gradient=gradient != "neighbours",
             dictionary=dictionary > 0,
-            warmup=warmup is not None,
         )
+        refuse_idle("lambda_f", lambda_f > 0, features=features != "unit")
         refuse_idle("graph=cooccurrence", graph == "cooccurrence", k_a=k_a != 50)
         refuse_idle("a graph_lr", graph_lr > 0, graph_steps=graph_steps != 1)
         self.lambda_y, self.lambda_f, self.k = lambda_y, lambda_f, k
@@ -101,7 +105,7 @@ class InteractiveLearning(Method):
             raise InputError("images=fixed looks in the batch alone; leave dictionary at 0")
         if dictionary and gradient == "neighbours":
             raise InputError("neighbours in a dictionary get no gradient: set gradient=both too")
-        self.both = gradient == "both"
+        self.both, self.unit = gradient == "both", features == "unit"
         self.recent = Recent(dictionary)
         self.snapshot = Snapshot() if images == "fixed" else None
         self.stage, self.last = 0, 0 if warmup == 0 else 1
@@ -174,6 +178,7 @@ class InteractiveLearning(Method):
         """Rows [B], completed labels [B, C] and features [B, D]."""
         labels = losses.complete(logits, batch.labels, self.negative_scale)
         features = maps.mean(dim=(2, 3)).to(labels.dtype)
+        features = normalize(features) if self.unit else features
         return {"rows": batch.rows, "labels": labels, "features": features}
 
     @torch.no_grad()

@@ -43,8 +43,8 @@ class InteractiveLearning(Method):
         graph_lr: of the weights of the graph, as a share of the longest stable step; 0 keeps them
             as they are, an ablation.
         graph_steps: on these weights in each step of the training.
-        features: ``unit`` length, or ``raw`` as the paper has them: then they are longer than labels
-            by far, and shrink as they are pulled together.
+        features: of ``unit`` length, or ``raw`` as the paper has them: then they are longer than
+            labels by far, and shrink as they are pulled together.
         images: ``learned`` finds similar images in each step; ``fixed`` by the model as it was
             after the warm-up, an ablation.
         gradient: ``neighbours``: an image's labels are what its neighbours' must explain; ``both``

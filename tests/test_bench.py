@@ -84,7 +84,7 @@ ceiling: all labels
     assert main(call) == 2
     start = time.monotonic()
     assert main([*call, "--resume"]) == 0  # everything is done
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10  # not a minute of training
     assert (tmp_path / "out" / "results.csv").read_text().splitlines() == lines
     # the test split is not in what a method was given
     run = next((tmp_path / "out" / "cells").glob("AN-single-*-seed1-*"))

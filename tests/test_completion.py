@@ -1,6 +1,7 @@
 """Completion: labels filled in are right as often as promised, and known ones stay."""
 
 import csv
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,7 @@ def test_commands_write_what_it_rests_on(
     filled = (given == 0) & (values != 0)
     assert (sources[filled] == MODEL).all()
     assert f"filled in {filled.sum():,} of {(given == 0).sum():,} unknown labels" in said
+    assert "right 90% of the time" in said
     assert not np.isnan(table.scores()).any()
     with (tmp_path / "done.guarantees.csv").open() as stream:
         lines = list(csv.DictReader(stream))
@@ -175,9 +177,7 @@ def test_without_evidence_nothing_is_promised(
     labels = simulate.hide(place.truth.subset(np.arange(300)), strategy, proportion, 0)
     name = why.replace(" ", "-")
     method = "bce" if proportion else "an"
-    warns = (
-        pytest.warns(match="all of one kind") if method == "an" else pytest.MonkeyPatch.context()
-    )
+    warns: Any = pytest.warns(match="all of one kind") if method == "an" else nullcontext()
     with warns:
         run = place.train(labels, name, method=method, **{**more, "epochs": 1})
     notes: list[str] = []
@@ -187,29 +187,68 @@ def test_without_evidence_nothing_is_promised(
     assert np.array_equal(done.table.dense(), labels.dense())
 
 
-def test_full_labels_are_made_as_those_to_be_completed() -> None:
+def world() -> tuple[LabelTable, LabelTable]:
+    """Full labels of images to hold out and to train on; each has one positive at least."""
     rng = np.random.default_rng(0)
-    values = np.where(rng.random((4000, 6)) < 0.4, PRESENT, ABSENT)
-    values[np.arange(4000), rng.integers(6, size=4000)] = PRESENT  # one at least
-    full = LabelTable([f"i{i}" for i in range(4000)], [f"c{j}" for j in range(6)], values)
-    held, others = full.subset(np.arange(2000)), full.subset(np.arange(2000, 4000))
-    single = as_unknown(held, simulate.single_positive(others, 0), 0)
-    # one positive fewer in each image, and nothing else
-    present = (held.dense() == PRESENT).sum(axis=1)
-    assert np.array_equal((single == PRESENT).sum(axis=1), present - 1)
-    assert np.array_equal(single == ABSENT, held.dense() == ABSENT)
-    hidden = simulate.single_positive(held, 0).dense() == 0
-    truly = (held.dense()[hidden] == PRESENT).mean()  # of what single-positive labels leave open
-    assert (single[single != 0] == PRESENT).mean() == pytest.approx(truly, abs=0.01)
+    values = np.where(rng.random((6000, 6)) < rng.choice([0.05, 0.5], (6000, 1)), PRESENT, ABSENT)
+    values[np.arange(6000), rng.integers(6, size=6000)] = PRESENT
+    full = LabelTable([f"i{i}" for i in range(6000)], [f"c{j}" for j in range(6)], values)
+    return full.subset(np.arange(3000)), full.subset(np.arange(3000, 6000))
 
-    few = simulate.partial(others, 0.1, 0)
-    kept = as_unknown(held, few, 0)
-    assert (kept != 0).mean() == pytest.approx(0.9, abs=0.01)
-    share = (held.dense() == PRESENT).mean()
-    assert (kept[kept != 0] == PRESENT).mean() == pytest.approx(share, abs=0.01)
-    # labels of the same kind are a sample as they are
-    alike = simulate.partial(held, 0.1, 1)
-    assert np.array_equal(as_unknown(alike, few, 0), alike.dense())
+
+def test_single_positives_leave_one_positive_fewer() -> None:
+    held, others = world()
+    left = as_unknown(held, simulate.single_positive(others, 0), 0)
+    present = (held.dense() == PRESENT).sum(axis=1)
+    assert np.array_equal((left == PRESENT).sum(axis=1), present - 1)
+    assert np.array_equal(left == ABSENT, held.dense() == ABSENT)
+
+
+def tags(full: LabelTable, share: float) -> LabelTable:
+    """Of what is present, a share; nothing is known to be absent."""
+    draw = np.random.default_rng(1).random(len(full.cells.values))
+    return full.with_cells(full.cells.where((full.cells.values == PRESENT) & (draw < share)))
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda full: simulate.single_positive(full, 0),
+        lambda full: simulate.positive_and_negatives(full, 0),
+        lambda full: simulate.partial(full, 0.1, 0),
+        lambda full: simulate.partial(full, 0.8, 0),
+        lambda full: tags(full, 0.5),
+        lambda full: tags(full, 0.9),
+    ],
+    ids=["single", "positive+negatives", "10%", "80%", "half of the tags", "most tags"],
+)
+def test_full_labels_are_made_as_those_to_be_completed(hide: Any) -> None:
+    """As many are present among them as among what is unknown in the training images."""
+    held, others = world()
+    given = hide(others)
+    unknown = others.dense()[given.dense() == 0]
+    left = as_unknown(held, given, 0)
+    share = (left[left != 0] == PRESENT).mean()
+    assert share == pytest.approx((unknown == PRESENT).mean(), abs=0.05)
+    assert (left != 0).mean() == pytest.approx((given.dense() == 0).mean(), abs=0.02)
+
+
+def test_labels_of_the_same_kind_are_a_sample_as_they_are() -> None:
+    held, others = world()
+    for share in (0.1, 0.5):
+        alike = simulate.partial(held, share, 1)
+        assert np.array_equal(
+            as_unknown(alike, simulate.partial(others, share, 0), 0), alike.dense()
+        )
+
+
+def test_labels_that_are_no_sample_are_noticed(place: Place) -> None:
+    """All absences and one positive are known: what is unknown is present, without exception."""
+    labels = simulate.hide(place.truth, "positive+negatives", None, 0)
+    run = place.train(labels, "no-sample", method="bce", val=0.4)
+    notes: list[str] = []
+    place.complete(run, note=notes.append)
+    assert any("no random sample" in note and "look different" in note for note in notes)
 
 
 def test_precision_must_be_a_share() -> None:

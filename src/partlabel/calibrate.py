@@ -58,7 +58,8 @@ def calibrate(scores: NDArray[Any], labels: NDArray[Any]) -> Calibration:
     present, absent = ((labels == value).sum(axis=0) for value in (PRESENT, ABSENT))
     own = np.minimum(present, absent) >= _FEW
     shared = ~own if min(present[~own].sum(), absent[~own].sum()) >= _FEW else np.ones_like(own)
-    slopes, intercepts = (np.full(len(own), value) for value in _line(found, labels, shared))
+    line = (1.0, 0.0) if own.all() else _line(found, labels, shared)
+    slopes, intercepts = (np.full(len(own), value) for value in line)
     for j in np.flatnonzero(own):
         slopes[j], intercepts[j] = _line(found, labels, np.arange(len(own)) == j)
     return Calibration(slopes, intercepts, own)
@@ -74,7 +75,9 @@ def _line(found: Floats, labels: NDArray[Any], classes: NDArray[np.bool_]) -> tu
     if not y.any() or y.all():
         return 1.0, 0.0
     target = np.where(y, (y.sum() + 1) / (y.sum() + 2), 1 / ((~y).sum() + 2))
-    middle, width = x.mean(), x.std() + 1e-6
+    middle, width = x.mean(), x.std()
+    if width < 1e-9:  # scores tell nothing, but how many are present
+        return 1.0, float(np.log(y.mean() / (1 - y.mean())) - middle)
     x = (x - middle) / width
 
     def cost(line: Floats) -> tuple[float, Floats]:

@@ -244,9 +244,11 @@ def complete(
         one_of("guarantee", guarantee, ("class", "pooled"))
     done = fill(Run(run), min_precision, cast("Any", guarantee), cache, note)
     _write(done.table, out, to)
+    output.show(done)
+    if out.exists() and not (out.is_file() or out.is_dir()):
+        return  # a pipe or a device has no files beside it
     output.write_promises(done, out.with_name(f"{out.stem}.guarantees.csv"))
     output.write_suspects(done, out.with_name(f"{out.stem}.suspects.csv"))
-    output.show(done)
     if done.suspects:
         worst = done.suspects[0]
         say(f"{count(len(done.suspects), 'known label')} look wrong to the model, most of all "

@@ -16,7 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, binom
+from scipy.special import betainc
+from scipy.stats import beta
 
 from partlabel.labels import ABSENT, PRESENT
 
@@ -35,10 +36,18 @@ class Held(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """How sure a model is of cells [m], 0 for even odds, and whether it is right [m]."""
+    """How sure a model is of cells [m], 0 for even odds; whether it is right; of which image."""
 
     sure: NDArray[Any]
     right: NDArray[np.bool_]
+    image: NDArray[np.int64]
+
+    def beyond(self, threshold: float) -> "Limit":
+        """Those that are as sure as this."""
+        inside = self.sure >= threshold
+        tested, right = int(inside.sum()), int(self.right[inside].sum())
+        sizes = np.bincount(self.image[inside])
+        return Limit(threshold, tested, right, float((sizes**2).sum()) / tested if tested else 1.0)
 
 
 @dataclass(frozen=True)
@@ -49,16 +58,24 @@ class Limit:
         threshold: infinite if nothing is sure enough.
         tested: how many cells that are as sure had a label.
         right: in how many of them the model was right.
+        alike: how many cells count as one: those of an image may be right or wrong together, so
+            that a pool of classes is worth as many cells as if they always were.
     """
 
     threshold: float = math.inf
     tested: int = 0
     right: int = 0
+    alike: float = 1.0
 
     @property
     def precision(self) -> float:
         """What the true precision is at least, with a confidence of 95%."""
-        return at_least(self.right, self.tested)
+        return at_least(self.right / self.alike, self.tested / self.alike)
+
+    def doubt(self, precision: float) -> float:
+        """How well this goes with a precision, or less: a p-value."""
+        right, tested = self.right / self.alike, self.tested / self.alike
+        return float(betainc(right, tested - right + 1, precision)) if right else 1.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,7 @@ class Promises:
         return filled.astype(np.int8)
 
 
-def at_least(right: int, tested: int) -> float:
+def at_least(right: float, tested: float) -> float:
     """The lower end of a share: exact (Clopper-Pearson), one-sided, 95%.
 
     >>> round(at_least(59, 59), 3), round(at_least(92, 93), 3), at_least(0, 0)
@@ -117,13 +134,12 @@ def descend(first: Judged, second: Judged, precision: float, floor: float = 0.0)
         precision: to be shown.
         floor: thresholds are above this; by default, nothing is said against the odds.
     """
-    ladder = _ladder(second, precision, floor)
-    start = int(np.argmin(_doubts(first, ladder, precision))) if len(ladder) else 0
+    ladder = _ladder(second, precision, floor).tolist()
+    doubts = [first.beyond(threshold).doubt(precision) for threshold in ladder]
     passed = []
-    for threshold in ladder[start:]:
-        inside = second.sure >= threshold
-        limit = Limit(float(threshold), int(inside.sum()), int(second.right[inside].sum()))
-        if limit.precision < precision:
+    for threshold in ladder[int(np.argmin(doubts)) :] if ladder else []:
+        limit = second.beyond(threshold)
+        if limit.doubt(precision) > 1 - CONFIDENCE:
             break
         passed.append(limit)
     return passed
@@ -134,8 +150,8 @@ def make_promises(
 ) -> Promises:
     """What can be promised, for each class on its own labels or on those of several together.
 
-    A class of which no absent label is known gets nothing: then the known ones are no random
-    sample, and any threshold would pass.
+    A class of which the first part has no absent label gets nothing: then the known ones are no
+    random sample, and any threshold would pass.
 
     Args:
         first, second: labels that were held out; only the second ones are tested on.
@@ -143,8 +159,7 @@ def make_promises(
         guarantee: ``class`` for each class on its own, ``pooled`` for all together; otherwise those
             with too few labels together, and the others on their own.
     """
-    labels = np.concatenate([first.labels, second.labels])
-    usable = np.flatnonzero((labels == ABSENT).any(axis=0)).tolist()
+    usable = np.flatnonzero((first.labels == ABSENT).any(axis=0)).tolist()
     present, absent = (
         _promise(first, second, usable, value, precision, guarantee) for value in (PRESENT, ABSENT)
     )
@@ -170,7 +185,7 @@ def _promise(
     promises = [Promise(Limit(), "")] * second.labels.shape[1]
     for basis, classes in groups:
         early, late = (_judged(held, classes, value) for held in (first, second))
-        floor = math.log(precision / (1 - precision)) if basis == "pooled" else 0.0
+        floor = max(0.0, math.log(precision / (1 - precision))) if basis == "pooled" else 0.0
         passed = descend(early, late, precision, floor)
         for j in classes if passed else []:
             promises[j] = Promise(passed[-1], basis)
@@ -189,14 +204,6 @@ def _ladder(cells: Judged, precision: float, floor: float = 0.0) -> NDArray[Any]
     return np.unique(ordered[np.array(ranks, dtype=np.int64) - 1])[::-1]
 
 
-def _doubts(cells: Judged, ladder: NDArray[Any], precision: float) -> NDArray[np.float64]:
-    """How well these cells go with less than the precision, at each threshold: p-values."""
-    order = np.argsort(-cells.sure, kind="stable")
-    right = np.concatenate([[0], np.cumsum(cells.right[order])])
-    tested = np.searchsorted(-cells.sure[order], -ladder, side="right")
-    return np.asarray(binom.sf(right[tested] - 1, tested, precision))
-
-
 def _stands(first: Held, second: Held, j: int, value: int, precision: float) -> bool:
     """Whether a class has labels enough to be judged by: the second part is not asked for values.
 
@@ -207,12 +214,12 @@ def _stands(first: Held, second: Held, j: int, value: int, precision: float) -> 
     if sizes[0] == 0:
         return False
     plenty = (first.labels[:, j] == value).sum() * sizes[1] / sizes[0]
-    doubts = _doubts(cells, _ladder(cells, precision), precision)
-    return bool(plenty >= _PLENTY * fewest(precision) or (doubts <= 1 - CONFIDENCE).any())
+    doubts = (cells.beyond(limit).doubt(precision) for limit in _ladder(cells, precision))
+    return bool(plenty >= _PLENTY * fewest(precision) or min(doubts, default=1) <= 1 - CONFIDENCE)
 
 
 def _judged(held: Held, classes: Sequence[int], value: int) -> Judged:
     """The known cells of these classes, as to whether they are present, or absent."""
     scores, labels = held.scores[:, classes], held.labels[:, classes]
     known = labels != 0
-    return Judged(value * scores[known], labels[known] == value)
+    return Judged(value * scores[known], labels[known] == value, np.nonzero(known)[0])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from partlabel.completion.assessment import Assessment, Guarantee, assess
-from partlabel.completion.notes import by_heart, silent_classes, why_nothing
+from partlabel.completion.notes import elsewhere, silent_classes, unlike, why_nothing
 from partlabel.errors import InputError
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.run import Run
@@ -98,8 +98,14 @@ def complete(
     if left_out:
         completed = completed.merge(given.with_classes(left_out))
     nothing = why_nothing(chosen, run.settings.reserve, min_precision)
-    trained = values[chosen.train][known[chosen.train] == 0]
-    more = [silent_classes(assessment, table, min_precision), by_heart(assessment, trained)]
+    inside = np.concatenate([chosen.train, chosen.val, chosen.reserved])
+    outside = np.setdiff1d(np.arange(len(table)), inside)
+    trained = known[chosen.train] == 0
+    more = [
+        silent_classes(assessment, chosen, min_precision),
+        unlike(assessment, logits[chosen.train], trained, table.classes),
+        elsewhere(values[outside][known[outside] == 0]),
+    ]
     for message in filter(None, [nothing] if nothing else more):
         note(message)
     return Completion(

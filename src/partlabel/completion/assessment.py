@@ -1,5 +1,6 @@
 """What labels that were held out say of a model's scores."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +17,7 @@ from partlabel.selection import by_humans
 Guarantee = Literal["class", "pooled"]
 Scores = NDArray[np.float64]
 
-_FULLER = 1.5  # times the share known in training images: labelled in another way
+_FULLER = 0.1  # so many more labels of a kind than training images, and it is another labelling
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Assessment:
         before, after: what the model says against what is there, on labels that nothing was chosen
             on: as it is, and calibrated.
         filled: share of those labels that would have been filled in as present, and as absent.
+        expected: [C] share of those labels that should be present, by calibrated scores.
     """
 
     calibration: Calibration
@@ -36,6 +38,7 @@ class Assessment:
     before: Bins
     after: Bins
     filled: dict[int, float]
+    expected: NDArray[np.float64]
 
 
 def assess(
@@ -54,7 +57,9 @@ def assess(
         precision: see :func:`guarantee.make_promises`, and ``guarantee`` too.
         seed: decides which labels of fully labelled images count as known.
     """
-    labels = [as_unknown(table, training, seed) for table, _ in (val, reserved)]
+    tables = [by_humans(table) for table, _ in (val, reserved)]
+    both = as_unknown(tables[0].merge(tables[1]), training, seed)
+    labels = both[: len(val[1])], both[len(val[1]) :]
     calibration = calibrate(val[1], labels[0])
     first, second = (
         Held(calibration.logits(scores), known)
@@ -69,28 +74,61 @@ def assess(
         reliability(reserved[1][known], present),
         reliability(expit(second.scores[known]), present),
         {v: float(np.mean(decided == v)) if len(decided) else 0.0 for v in (PRESENT, ABSENT)},
+        expected_share(second.scores, known),
     )
+
+
+def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """[C] mean probability of the cells of a class, from calibrated logits; NaN for none."""
+    number = cells.sum(axis=0)
+    total = np.where(cells, expit(logits), 0.0).sum(axis=0)
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
 
 
 def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.int8]:
     """[n, C] the labels that would be unknown, were these images labelled as training images are.
 
     Where images are labelled more fully than those to be completed, their labels are no sample of
-    what is unknown there: with one positive known in each, most of what is present is known. So as
-    many labels of each kind as a training image has, drawn at random, are left out. Images that are
-    labelled alike are a sample as they are.
+    what is unknown there: with one positive known in each, most of what is present is known. So of
+    each kind as many labels, drawn at random, are left out as a training image has: the one with
+    the most for the image with the most, and so on. Images that are labelled alike are a sample as
+    they are.
+
+    Args:
+        held: human labels.
+        training: what is known of training images.
+        seed: decides which labels are left out.
     """
-    truth = by_humans(held)
-    labels = truth.dense()
-    if truth.known <= _FULLER * training.known:
+    labels = held.dense()
+    if not fuller(held, training):
         return labels
     images = keys(held.ids)
-    like = (uniform(key(seed, "like"), images) * len(training)).astype(np.int64)
     draw = uniform(key(seed, "aside"), images[:, None], keys(held.classes))
-    cells = training.cells
+    ties = uniform(key(seed, "like"), images)
     for value in (PRESENT, ABSENT):
-        numbers = np.bincount(cells.rows, cells.values == value, len(training))[like]
-        order = np.argsort(np.where(labels == value, draw, 2.0), axis=1)
-        rank = np.argsort(order, axis=1)
+        own = (labels == value).sum(axis=1)
+        place = np.empty(len(own))
+        place[np.lexsort((ties, own))] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
+        others = np.sort(_per_image(training, value))
+        numbers = others[(place * len(others)).astype(np.int64)]
+        rank = np.argsort(np.argsort(np.where(labels == value, draw, 2.0), axis=1), axis=1)
         labels[(labels == value) & (rank < numbers[:, None])] = 0
     return labels
+
+
+def fuller(held: LabelTable, training: LabelTable) -> bool:
+    """Whether images have more labels of a kind than training images, by more than chance."""
+    for value in (PRESENT, ABSENT):
+        ours, theirs = _per_image(held, value), _per_image(training, value)
+        if not len(ours) or not len(theirs):
+            continue
+        noise = math.sqrt(ours.var() / len(ours) + theirs.var() / len(theirs))
+        more = ours.mean() - theirs.mean()
+        if more > max(3 * noise, _FULLER * theirs.mean(), 1e-9):
+            return True
+    return False
+
+
+def _per_image(table: LabelTable, value: int) -> NDArray[np.int64]:
+    """[n] how many labels of this kind each image has."""
+    return np.bincount(table.cells.rows, table.cells.values == value, len(table)).astype(np.int64)

@@ -3,65 +3,98 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.completion.assessment import Assessment
+from partlabel.completion.assessment import Assessment, Scores, expected_share
 from partlabel.errors import count, some
 from partlabel.guarantee import fewest
-from partlabel.labels import ABSENT, PRESENT, LabelTable
+from partlabel.labels import Names
 from partlabel.selection import Selection, by_humans
 
-_APART = 0.1  # difference between shares from which on it is worth a warning
+_APART, _TIMES = 0.05, 1.5  # between shares: differences that are worth a warning
 
 
 def why_nothing(chosen: Selection, reserve: float, precision: float) -> str:
     """Why no promise can be made at all, if so."""
     if len(chosen.reserved):
         return ""
-    if len(chosen.val) and reserve == 0:
+    known = by_humans(chosen.table.subset(chosen.val)).counts()
+    kinds = known.present.any(), known.absent.any()
+    if not len(chosen.val):
+        why = "there are no validation images to test promises on"
+    elif reserve == 0:
         return (
             "nothing is filled in: all validation images were used to choose the epoch, and none "
             "was kept to test promises on. Train again without --reserve 0"
         )
-    if len(chosen.val):
-        known = by_humans(chosen.table.subset(chosen.val)).counts()
+    elif all(kinds):
+        why = "there are too few validation images to keep some of them to test promises on"
+    elif any(kinds):
         why = (
-            f"of validation images only {'present' if known.present.any() else 'absent'} labels "
-            "are known. These are no random sample, so no precision can be promised"
+            f"of validation images only {'present' if kinds[0] else 'absent'} labels are known. "
+            "These are no random sample, so no precision can be promised"
         )
     else:
-        why = "there are no validation images to test promises on"
+        why = "no label of a validation image is known"
     return (
         f"nothing is filled in: {why}. Label some {4 * fewest(precision):,} images for all "
         "classes, in a split 'holdout', and train again"
     )
 
 
-def silent_classes(assessment: Assessment, table: LabelTable, precision: float) -> str:
-    """Which classes get nothing."""
+def silent_classes(assessment: Assessment, chosen: Selection, precision: float) -> str:
+    """Which classes get nothing, and why."""
     both = zip(assessment.promises.present, assessment.promises.absent, strict=True)
-    silent = [
-        name
-        for name, (present, absent) in zip(table.classes, both, strict=True)
-        if not present.basis and not absent.basis
-    ]
+    silent = [j for j, promises in enumerate(both) if not any(one.basis for one in promises)]
     if not silent:
         return ""
+    absent = by_humans(chosen.table.subset(chosen.val)).counts().absent
+    one_kind = [chosen.table.classes[j] for j in silent if not absent[j]]
+    others = [chosen.table.classes[j] for j in silent if absent[j]]
+    reasons = []
+    if one_kind:
+        reasons.append(
+            f"{some(one_kind)}, of which no validation label is absent, so that known labels are "
+            "no random sample"
+        )
+    if others:
+        reasons.append(
+            f"{some(others)}, for which {100 * precision:g}% cannot be shown with the labels that "
+            f"were reserved; at least {fewest(precision)} are needed, all right"
+        )
+    number = count(len(silent), "class", "classes")
+    return f"nothing is filled in for {number}: " + "; and ".join(reasons)
+
+
+def unlike(assessment: Assessment, logits: Scores, cells: NDArray[np.bool_], names: Names) -> str:
+    """Whether what is to be filled in looks unlike what was tested.
+
+    Args:
+        logits, cells: [n, C] of training images, calibrated, and which cells are unknown.
+        names: of the classes.
+    """
+    here, there = expected_share(logits, cells), assessment.expected
+    odd = (np.abs(here - there) > _APART) & (
+        np.maximum(here, there) > _TIMES * np.minimum(here, there)
+    )
+    if not odd.any():
+        return ""
+    worst = int(np.nanargmax(np.where(odd, np.abs(here - there), np.nan)))
     return (
-        f"nothing is filled in for {count(len(silent), 'class', 'classes')}: {some(silent)}; "
-        f"{precision:.0%} cannot be shown with the labels that were reserved. At least "
-        f"{fewest(precision)} are needed, all right"
+        f"{count(int(odd.sum()), 'class', 'classes')} look different where labels are to be filled "
+        f"in: of '{names[worst]}', {here[worst]:.0%} of the unknown labels of training images "
+        f"should be present, by their scores, and {there[worst]:.0%} of the labels that promises "
+        "were tested on. Either known labels are no random sample, or the model knows its training "
+        "images by heart (fewer epochs, more weight decay or --frozen help): what is promised may "
+        "not hold there"
     )
 
 
-def by_heart(assessment: Assessment, values: NDArray[np.int8]) -> str:
-    """Whether training images are scored unlike others; [m] what was decided for open cells."""
-    for value, word in ((PRESENT, "present"), (ABSENT, "absent")):
-        here = float(np.mean(values == value)) if len(values) else 0.0
-        there = assessment.filled[value]
-        if abs(here - there) > _APART and len(values):
-            return (
-                f"{here:.0%} of the unknown labels of training images are filled in as {word}, but "
-                f"{there:.0%} of those of images that were held out: the model scores the images "
-                "it was trained on differently, and what it promises may not hold there. Fewer "
-                "epochs, more weight decay or --frozen help"
-            )
-    return ""
+def elsewhere(values: NDArray[np.int8]) -> str:
+    """That images of other splits are filled in too; [m] what was decided for open cells there."""
+    number = int(np.count_nonzero(values))
+    if not number:
+        return ""
+    return (
+        f"{count(number, 'label')} of images in splits that were neither trained nor validated on "
+        "are filled in too; the promise holds for them if they are like the others, and as much "
+        "of them is known"
+    )

@@ -21,22 +21,25 @@ _DIGITS = {PRESENT: 1, ABSENT: 0}  # as label files have them
 def show(done: Completion) -> None:
     """Print how much was filled in, and what that rests on."""
     total = {value: int(numbers.sum()) for value, numbers in done.filled.items()}
-    say(f"filled in {sum(total.values()):,} of {done.unknown:,} unknown labels ({done.share:.1%}), "
-        f"{done.precision:.0%} of them or more right: {total[PRESENT]:,} present, "
-        f"{total[ABSENT]:,} absent")  # fmt: skip
+    line = f"filled in {sum(total.values()):,} of {done.unknown:,} unknown labels"
+    if not any(total.values()):
+        say(line)
+        return
+    say(f"{line} ({done.share:.1%}): {total[PRESENT]:,} present, {total[ABSENT]:,} absent. Labels "
+        f"like these are right {100 * done.precision:g}% of the time or more (with a confidence of "
+        "95%, for each line below)")  # fmt: skip
     rows = []
     for value, basis, classes in groups(done):
         limits = [done.assessment.promises.of(value)[j].limit for j in classes]
         limits = limits[:1] if basis == "pooled" else limits
         right, tested = sum(limit.right for limit in limits), sum(limit.tested for limit in limits)
-        rests = "labels of each class" if basis == "class" else "labels of all of these"
+        rests = "each class" if basis == "class" else "all of them together"
         filled = int(done.filled[value][classes].sum())
         rows.append(
             [_WORDS[value], rests, f"{len(classes):,}", f"{filled:,}", f"{right:,} of {tested:,}"]
         )
-    columns = [("labels", False), ("rest on", False), ("classes", True), ("filled in", True)]
-    if rows:
-        console().print(grid([*columns, ("right where tested", True)], rows))
+    columns = [("labels", False), ("tested for", False), ("classes", True), ("filled in", True)]
+    console().print(grid([*columns, ("right where tested", True)], rows))
 
 
 def groups(done: Completion) -> Iterator[tuple[int, Basis, list[int]]]:

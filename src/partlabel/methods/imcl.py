@@ -35,7 +35,7 @@ class InteractiveLearning(Method):
 
     Args:
         lambda_y, lambda_f: how much labels and features must be like those of similar images.
-            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5.
+            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5. Much smaller ones are better here.
         k: how many similar images at most. Paper: 5, COCO 3.
         graph: ``cooccurrence`` counted on known labels, ``identity`` for none, or a CSV file with
             class,linked,weight on each line.
@@ -63,7 +63,7 @@ class InteractiveLearning(Method):
     def __init__(
         self,
         lambda_y: Weight = 0.1,
-        lambda_f: Weight = 0.1,
+        lambda_f: Weight = 0.01,
         k: Size = 5,
         graph: str = "cooccurrence",
         k_a: Count = 50,

@@ -30,6 +30,7 @@ SETTINGS: tuple[tuple[str, float | None, str, dict[str, Any]], ...] = (
     ("partial", 0.3, "bce", {}),
     ("single-positive", None, "em", {"alpha": "auto"}),
     ("single-positive", None, "an", {}),
+    ("positive+negatives", None, "bce", {}),
 )
 
 
@@ -46,6 +47,7 @@ class Tally:
     right: int = 0
     present: int = 0
     found: int = 0
+    said: int = 0
 
     def add(self, done: Completion, given: LabelTable, truth: LabelTable) -> None:
         """Count what was filled in, where the truth is known."""
@@ -56,6 +58,7 @@ class Tally:
         self.filled += int(filled.sum())
         self.right += int(right[filled].sum())
         self.present += int((hidden & (true == PRESENT)).sum())
+        self.said += int((filled & (values == PRESENT)).sum())
         self.found += int((filled & right & (true == PRESENT)).sum())
         for value, basis, classes in groups(done):
             for group in [[j] for j in classes] if basis == "class" else [classes]:
@@ -74,7 +77,9 @@ class Tally:
             f"{self.below} of {self.pairs} (at most {binom.ppf(0.99, self.pairs, 0.05):.0f})",
             f"{self.filled / max(self.unknown, 1):.1%}",
             f"{self.right / max(self.filled, 1):.2%}",
+            f"{1 - self.present / max(self.unknown, 1):.2%}",
             f"{self.found / max(self.present, 1):.1%}",
+            f"{self.found / self.said:.1%}" if self.said else "-",
         ]
 
 
@@ -114,7 +119,8 @@ def main() -> None:
         share = "" if proportion is None else f" {proportion:.0%}"
         rows.append([f"{strategy}{share}, `{method}`", *tally.row()])
         print(rows[-1], flush=True)
-    header = ["labels", "promises broken", "pairs below", "filled in", "right", "present found"]
+    header = ["labels, method", "promises broken", "pairs below", "filled in", "right"]
+    header += ["right if all were absent", "present found", "of what is called present, right"]
     print(f"\n{machine()}; {given.draws} draws; {given.min_precision:.0%} promised\n")
     print(markdown(Sheet(header, rows)))
 

@@ -71,6 +71,11 @@ class Run:
         return (self.folder / "run.json").is_file()
 
     @property
+    def finished(self) -> bool:
+        """Whether the folder holds a run that is done."""
+        return self.exists() and self.record.finished
+
+    @property
     def record(self) -> Record:
         """What ``run.json`` says."""
         path = self.folder / "run.json"

@@ -25,6 +25,7 @@ from partlabel.formats import read_labels
 from partlabel.labels import LabelTable
 from partlabel.metrics import by_annotations
 from partlabel.rounds import judge
+from partlabel.run import Run
 from partlabel.scoring import evaluate
 from partlabel.trainer import InterruptedTrainingError
 from partlabel.training import task_of, train
@@ -64,8 +65,8 @@ def run_cells(
 ) -> Iterator[Result]:
     """The results of these cells as they are done, in any order; each is told."""
     arguments = [(spec, cell, out, cache, test, jobs) for cell in cells]
-    todo = sum(not _kept(out, cell, test).is_file() for cell in cells)
-    finished, started = len(cells) - todo, time.monotonic()
+    left = [cell.name for cell in cells if not _kept(out, cell, test).is_file()]
+    times: list[float] = []
     if jobs == 1:
         done: Iterator[Result] = (_run_cell(*one) for one in arguments)
     else:
@@ -73,8 +74,10 @@ def run_cells(
     for number, result in enumerate(done, start=1):
         figure = result.get("mAP" if test else "val_mAP")
         shown = result.get("error") or ("-" if figure is None else f"{100 * figure:.2f}")
-        told(f"  {number}/{len(cells)} {result['cell']}: {shown}"
-             + _time_left(time.monotonic() - started, number - finished, todo))  # fmt: skip
+        if result["cell"] in left:
+            left.remove(result["cell"])
+            times.append(result.pop("seconds", 0.0))
+        told(f"  {number}/{len(cells)} {result['cell']}: {shown}{_time_left(times, left, jobs)}")
         yield result
 
 
@@ -83,20 +86,18 @@ def _kept(out: Path, cell: Cell, test: bool) -> Path:
     return out / "cells" / cell.name / ("test.json" if test else "val.json")
 
 
-def _time_left(passed: float, done: int, todo: int) -> str:
-    """What is still to come, if the rest goes as what was done since the start.
+def _time_left(times: list[float], left: list[str], jobs: int) -> str:
+    """How long the rest will take, by how long trainings took; those of no time were done before.
 
-    >>> _time_left(120, 2, 5), _time_left(1, 0, 5), _time_left(9, 5, 5)
-    (' (about 3 min left)', '', '')
+    >>> _time_left([60, 0, 180], ["a", "b", "c"], 2), _time_left([0], ["a"], 1)
+    (' (about 3 min left)', '')
     """
-    if done <= 0 or done >= todo:  # the first ones were done before
+    trained = [seconds for seconds in times if seconds]
+    if not trained or not left:
         return ""
-    minutes = passed / done * (todo - done) / 60
-    return (
-        f" (about {minutes:.0f} min left)"
-        if minutes < 90
-        else f" (about {minutes / 60:.1f} h left)"
-    )
+    minutes = float(np.mean(trained)) * len(left) / jobs / 60
+    left_over = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    return f" (about {left_over} left)"
 
 
 def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str, float]:
@@ -159,6 +160,7 @@ def _run_cell(
     }
     if kept.is_file():
         return {**result, **json.loads(kept.read_text())}
+    started, fresh = time.monotonic(), not Run(folder / "run").finished
     try:
         table = read_labels(spec.labels)
         hidden = "partial" if cell.strategy == FULL else cell.strategy
@@ -193,4 +195,4 @@ def _run_cell(
     (folder / "error.txt").unlink(missing_ok=True)  # of an earlier try
     with atomic_file(kept) as stream:
         stream.write(json.dumps(figures).encode())
-    return result | figures
+    return result | figures | {"seconds": time.monotonic() - started if fresh else 0.0}

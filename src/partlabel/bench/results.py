@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ def write_results(path: Path, results: list[Result]) -> None:
 
 
 def figures_of(results: list[Result], figure: str) -> list[float]:
-    """This figure of each result that has it."""
-    return [result[figure] for result in results if result.get(figure) is not None]
+    """This figure of each result that has it, as a number."""
+    found = (result.get(figure) for result in results)
+    return [value for value in found if value is not None and not math.isnan(value)]
 
 
 def spread(values: Sequence[float]) -> tuple[float, float | None]:

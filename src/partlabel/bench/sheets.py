@@ -27,6 +27,10 @@ class Sheet:
     rows: list[list[str]]
     best: set[tuple[int, int]] = field(default_factory=set)
 
+    def bold(self, row: int) -> set[int]:
+        """The columns of a row that are best."""
+        return {column for at, column in self.best if at == row}
+
 
 def markdown(sheet: Sheet) -> str:
     """As people paste it into a page.
@@ -37,12 +41,14 @@ def markdown(sheet: Sheet) -> str:
     | AN | 50.0 |
     | EM | **60.0** |
     """
-    lines = [sheet.header, ["---"] * len(sheet.header)]
-    lines += [
-        [f"**{word}**" if (i, j) in sheet.best else word for j, word in enumerate(row)]
-        for i, row in enumerate(sheet.rows)
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+    def line(words: list[str], bold: set[int]) -> str:
+        plain = [word.replace("|", "\\|").replace("\n", " ") for word in words]
+        shown = (f"**{word}**" if j in bold else word for j, word in enumerate(plain))
+        return f"| {' | '.join(shown)} |\n"
+
+    head = line(sheet.header, set()) + line(["---"] * len(sheet.header), set())
+    return head + "".join(line(row, sheet.bold(i)) for i, row in enumerate(sheet.rows))
 
 
 def latex(sheet: Sheet) -> str:
@@ -63,10 +69,7 @@ def latex(sheet: Sheet) -> str:
         shown = (f"\\textbf{{{w}}}" if j in bold else w for j, w in enumerate(plain))
         return " & ".join(shown) + r" \\"
 
-    body = [
-        line(row, {column for at, column in sheet.best if at == number})
-        for number, row in enumerate(sheet.rows)
-    ]
+    body = [line(row, sheet.bold(number)) for number, row in enumerate(sheet.rows)]
     places = "l" + "c" * (len(sheet.header) - 1)
     head = [rf"\begin{{tabular}}{{{places}}}", r"\toprule", line(sheet.header, set()), r"\midrule"]
     return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -81,4 +84,4 @@ def on_terminal(sheet: Sheet) -> Table:
         ]
         for i, row in enumerate(sheet.rows)
     ]
-    return grid([(name, j > 0) for j, name in enumerate(sheet.header)], rows)
+    return grid([(escape(name), j > 0) for j, name in enumerate(sheet.header)], rows)

@@ -85,6 +85,10 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
     names = [entry.name for entry in spec.methods]
     if len(set(names)) < len(names):
         raise FileError(path, "two methods have the same name; give each a name of its own")
+    if not spec.seeds or len(set(spec.seeds)) < len(spec.seeds):
+        raise FileError(path, "seeds must be given, each once")
+    if any(not values for entry in spec.methods for values in choose_of(spec, entry).values()):
+        raise FileError(path, "choose: a setting has nothing to choose from")
     for figure in spec.figures or []:
         one_of("figure", figure, FIGURES)
     for name in (spec.baseline, spec.ceiling):
@@ -116,9 +120,14 @@ def combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:
 
 def choices(spec: Spec, entry: Entry) -> Iterator[dict[str, Any]]:
     """Every combination of the settings to choose from; one, of nothing, without a choice."""
-    choose = spec.choose if entry.choose is None else entry.choose
+    choose = choose_of(spec, entry)
     for values in itertools.product(*choose.values()):
         yield dict(zip(choose, values, strict=True))
+
+
+def choose_of(spec: Spec, entry: Entry) -> dict[str, list[Any]]:
+    """What an entry may choose from."""
+    return spec.choose if entry.choose is None else entry.choose
 
 
 def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:

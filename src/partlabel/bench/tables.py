@@ -108,27 +108,29 @@ def differences(results: list[Result], baseline: str, figures: Sequence[str]) ->
 def gap_closed(
     results: list[Result], baseline: str, ceiling: str, figures: Sequence[str]
 ) -> list[Result]:
-    """The share of the way from the baseline to the ceiling, on the same seed.
+    """How far a method goes on the way from the baseline to the ceiling, by means over seeds.
 
-    The ceiling may have other labels than the methods; results on a seed where it is not above the
-    baseline are left out.
+    A result for each method and kind of labels, over the seeds that all three have; none where the
+    ceiling is not above the baseline. The ceiling has the same labels, or labels of one kind.
     """
-    tops = {result["seed"]: result for result in results if result["method"] == ceiling}
-    bases = {
-        (result["strategy"], result["proportion"], result["seed"]): result
-        for result in results
-        if result["method"] == baseline
-    }
     closed = []
-    for gap in differences(results, baseline, figures):
-        top = tops.get(gap["seed"])
-        if gap["method"] == ceiling or top is None:
-            continue
-        base = bases[gap["strategy"], gap["proportion"], gap["seed"]]
-        whole = {name: top[name] - base[name] for name in figures if name in gap and name in top}
-        kept = {name: gap[name] for name in ("method", "strategy", "proportion", "seed")}
-        kept |= {name: gap[name] / size for name, size in whole.items() if size > 0}
-        closed.append(kept if "error" not in gap else kept | {"error": gap["error"]})
+    tops = [result for result in results if result["method"] == ceiling]
+    for method in dict.fromkeys(result["method"] for result in results):
+        own = [result for result in results if result["method"] == method]
+        for labels in dict.fromkeys(map(_labels, own)) if method not in (baseline, ceiling) else ():
+            here = [result for result in own if _labels(result) == labels]
+            same = [result for result in tops if _labels(result) == labels] or tops
+            bases = [r for r in results if r["method"] == baseline and _labels(r) == labels]
+            parts = [{r["seed"]: r for r in group} for group in (here, bases, same)]
+            shared = [seed for seed in parts[0] if all(seed in part for part in parts)]
+            kept = {name: here[0][name] for name in ("method", "strategy", "proportion")}
+            failed = [r["error"] for r in here if "error" in r]
+            for name in figures:
+                whole = [seed for seed in shared if all(part[seed].get(name) for part in parts)]
+                ours, base, top = (sum(part[seed][name] for seed in whole) for part in parts)
+                if top > base:
+                    kept[name] = (ours - base) / (top - base)
+            closed.append(kept | ({"error": failed[0]} if failed else {}))
     return closed
 
 
@@ -178,7 +180,7 @@ def _best(means: list[list[float]], columns: list[tuple[str, str]]) -> set[tuple
     """The highest of each column, if there is something to choose from."""
     best = set()
     for j, (_, figure) in enumerate(columns, 1):
-        column = [row[j - 1] for row in means]
+        column = [round(row[j - 1], 4) for row in means]  # as it is printed
         having = [mean for mean in column if not math.isnan(mean)]
         if len(having) > 1 and figure not in COUNTS:
             best |= {(i, j) for i, mean in enumerate(column) if mean == max(having)}

@@ -100,11 +100,11 @@ def complete(
     nothing = why_nothing(chosen, run.settings.reserve, min_precision)
     inside = np.concatenate([chosen.train, chosen.val, chosen.reserved])
     outside = np.setdiff1d(np.arange(len(table)), inside)
-    trained = known[chosen.train] == 0
+    unknown = (known == 0) & scored.readable[:, None]
     more = [
         silent_classes(assessment, chosen, min_precision),
-        unlike(assessment, logits[chosen.train], trained, table.classes),
-        elsewhere(values[outside][known[outside] == 0]),
+        unlike(assessment, logits[chosen.train], unknown[chosen.train], table.classes),
+        elsewhere(values[outside][unknown[outside]]),
     ]
     for message in filter(None, [nothing] if nothing else more):
         note(message)

@@ -96,6 +96,8 @@ def loop(cost: Cost, data: Data, seed: int, lr: float, weight_decay: float) -> t
 def _mean_ap(says: Callable[[Numbers], Tensor], data: Data) -> tuple[float, float]:
     with torch.no_grad():
         held, test = (says(seen).sigmoid().numpy() for seen in (data.val, data.test))
+    if np.isnan(held).any():  # the loss has become infinite on the way
+        return 0.0, 0.0
     return metrics.evaluate(held, data.held)["mAP"], metrics.evaluate(test, data.truth)["mAP"]
 
 
@@ -138,8 +140,9 @@ def ours(
                 reserve=0,
                 **choice,
             )
+            held = done.record.best_val_mAP or 0.0
             said = score(done, test, given.images, given.cache).scores
-        return done.record.best_val_mAP or 0.0, metrics.evaluate(said, test)["mAP"]
+        return held, metrics.evaluate(said, test)["mAP"]
 
     return run
 

@@ -16,6 +16,7 @@ from partlabel.completion import Completion, complete
 from partlabel.completion.assessment import as_unknown
 from partlabel.completion.output import groups
 from partlabel.errors import InputError
+from partlabel.guarantee import at_least
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.run import Run
 
@@ -115,7 +116,9 @@ def test_a_wrong_label_is_a_suspect(place: Place) -> None:
     assert found / len(told) > 20 * len(wrong) / values.size
     sure = [abs(suspect.score - 0.5) for suspect in done.suspects]
     assert sure == sorted(sure, reverse=True)
+    trained = labels.in_split("train")
     for (i, j), suspect in zip(told, done.suspects, strict=True):
+        assert suspect.trained == trained[i]
         assert suspect.value == values[i, j]
         assert (suspect.score > 0.5) == (values[i, j] == ABSENT)
 
@@ -151,13 +154,28 @@ def test_commands_write_what_it_rests_on(
         assert (value * (scores - limit) >= -1e-5).all()
         assert float(line["at_least"]) >= 0.9
         assert line["rests_on"] in ("class", "pooled")
+        assert (int(line["classes"]) > 1) <= (line["rests_on"] == "pooled")
+        counted = int(line["right"]) * float(line["counted_as"]) / int(line["tested"])
+        bound = at_least(counted, float(line["counted_as"]))
+        assert float(line["at_least"]) == pytest.approx(bound, abs=5e-3)
     assert total == filled.sum()
-    assert (tmp_path / "done.suspects.csv").read_text().startswith("image,class,value,score\n")
+    assert (
+        (tmp_path / "done.suspects.csv")
+        .read_text()
+        .startswith("image,class,value,score,trained_on\n")
+    )
     alone = place.complete(run, 0.9, guarantee="class")
     assert {basis for _, basis, _ in groups(alone)} == {"class"}
     pooled = place.complete(run, 0.9, guarantee="pooled")
     assert {basis for _, basis, _ in groups(pooled)} == {"pooled"}
-    for wrong, word in (("--guarantee=all", "pooled"), ("--min-precision=1", "between 0 and 1")):
+    for wrong, word in (
+        ("--guarantee=all", "pooled"),
+        ("--min-precision=1", "between 0 and 1"),
+        ("--min-precision=95", "did you mean 0.95"),
+        ("--to=yolo", "yolo"),
+        ("--out=/dev/null", "three files"),
+        (f"--out={tmp_path}/no/such.csv", "no such folder"),
+    ):
         assert main(["complete", str(run.folder), "-o", str(out), wrong, *cache]) == 2
         assert word in capsys.readouterr().err
 

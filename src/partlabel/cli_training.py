@@ -167,6 +167,7 @@ def evaluate(
     from partlabel import display, formats, metrics, scoring
     from partlabel.files import atomic_file
     from partlabel.run import Run
+    from partlabel.terminal import say
     from partlabel.training import task_of
 
     table = formats.read_labels(labels, format, unlisted)
@@ -180,6 +181,10 @@ def evaluate(
     else:
         limits = scoring.own_thresholds(Run(run)) if own_thresholds else threshold
         result = scoring.evaluate(Run(run), table, images, limits, cache)
+        known = int((table.ids.find(task_of(Run(run)).labels.ids) >= 0).sum())
+        if known:
+            say(f"{known:,} of {len(table):,} images were trained on: figures flatter the run; "
+                "--split measures on some of them")  # fmt: skip
     display.show_evaluation(result, Run(run).record.classes)
     if json_file is not None:
         figures = {name: None if math.isnan(value) else value for name, value in result.items()}
@@ -229,11 +234,12 @@ def complete(
     Writes value, calibrated score and source (human or model) for each cell. A label is filled in
     where labels that the training kept aside show, with a confidence of 95%, that so many like it
     are right; all else stays unknown. Beside FILE.csv, FILE.guarantees.csv tells for each class what
-    that rests on, and FILE.suspects.csv lists known labels that look wrong.
+    that rests on, and FILE.suspects.csv lists known labels that are unlikely to the model.
     """
     from partlabel.completion import complete as fill
     from partlabel.completion import output
     from partlabel.errors import one_of
+    from partlabel.formats import FORMATS
     from partlabel.run import Run
     from partlabel.terminal import say
 
@@ -242,17 +248,21 @@ def complete(
 
     if guarantee is not None:
         one_of("guarantee", guarantee, ("class", "pooled"))
+    one_of("format", to, FORMATS)
+    if str(out) == "-" or (out.exists() and not (out.is_file() or out.is_dir())):
+        raise InputError(f"{out}: complete writes three files side by side; name the first of them")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"{out}: there is no such folder")
     done = fill(Run(run), min_precision, cast("Any", guarantee), cache, note)
     _write(done.table, out, to)
     output.show(done)
-    if out.exists() and not (out.is_file() or out.is_dir()):
-        return  # a pipe or a device has no files beside it
     output.write_promises(done, out.with_name(f"{out.stem}.guarantees.csv"))
     output.write_suspects(done, out.with_name(f"{out.stem}.suspects.csv"))
     if done.suspects:
         worst = done.suspects[0]
-        say(f"{count(len(done.suspects), 'known label')} look wrong to the model, most of all "
-            f"'{worst.name}' in {worst.image} (score {worst.score:.3f}): {out.stem}.suspects.csv")  # fmt: skip
+        say(f"{count(len(done.suspects), 'known label')} are unlikely to the model, most of all "
+            f"'{worst.name}' in {worst.image} (score {worst.score:.3f}); worth a look: "
+            f"{out.stem}.suspects.csv")  # fmt: skip
 
 
 def report(

@@ -1,5 +1,6 @@
 """Unknown labels filled in, with a promise of how many of them are right."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,18 +16,19 @@ from partlabel.errors import InputError
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.run import Run
 from partlabel.scoring import Scored, Scores, filled_table, score
-from partlabel.selection import choose_rows
+from partlabel.selection import Selection, choose_rows
 
 __all__ = ["Assessment", "Completion", "Suspect", "assess", "complete"]
 
 
 class Suspect(NamedTuple):
-    """A known label that the model would have filled in the other way."""
+    """A known label that looks wrong, its calibrated score, and whether it was trained on."""
 
     image: str
     name: str
     value: int
     score: float
+    trained: bool
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Completion:
             each cell.
         filled: [C] number of unknown cells that became present, and absent.
         unknown: number of cells that were unknown before.
-        suspects: known labels that look wrong; the most confident first.
+        suspects: known labels that look wrong; the least likely first.
         precision: that was asked for.
         assessment: what held-out labels say.
     """
@@ -74,9 +76,10 @@ def complete(
         note: is told what the user should know.
     """
     if not 0 < min_precision < 1:
+        hint = f"; did you mean {min_precision / 100:g}?" if 1 < min_precision < 100 else ""
         raise InputError(
-            f"min_precision is {min_precision}; it must lie between 0 and 1 (no number of labels "
-            "shows that all are right)"
+            f"min_precision is {min_precision:g}; it must lie between 0 and 1"
+            + (hint or ": no number of labels shows that all are right")
         )
     given, chosen = run.labels, choose_rows(run.labels, run.settings)
     scored = score(run, chosen.table, run.record.images, cache)
@@ -101,8 +104,11 @@ def complete(
     inside = np.concatenate([chosen.train, chosen.val, chosen.reserved])
     outside = np.setdiff1d(np.arange(len(table)), inside)
     unknown = (known == 0) & scored.readable[:, None]
+    less = None
+    if not any(number.any() for number in filled.values()):
+        less = _what_could_be_shown(training, first, second, min_precision, run.settings.seed)
     more = [
-        silent_classes(assessment, chosen, min_precision),
+        silent_classes(assessment, chosen, min_precision, less),
         unlike(assessment, logits[chosen.train], unknown[chosen.train], table.classes),
         elsewhere(values[outside][unknown[outside]]),
     ]
@@ -112,18 +118,41 @@ def complete(
         completed,
         filled,
         int((known == 0).sum()),
-        _suspects(table, known, values, logits),
+        _suspects(chosen, values, logits, min_precision) if not nothing else [],
         min_precision,
         assessment,
     )
 
 
+def _what_could_be_shown(
+    training: LabelTable,
+    first: tuple[LabelTable, Scores],
+    second: tuple[LabelTable, Scores],
+    precision: float,
+    seed: int,
+) -> tuple[float, float] | None:
+    """A lower precision at which something could be filled in, and the share of labels that is."""
+    for lower in (0.9, 0.8, 0.7, 0.6):
+        if lower < precision:
+            found = assess(training, first, second, lower, None, seed)
+            share = sum(found.filled.values())
+            if share > 0:
+                return lower, share
+    return None
+
+
 def _suspects(
-    table: LabelTable, known: NDArray[np.int8], values: NDArray[np.int8], logits: Scores
+    chosen: Selection, values: NDArray[np.int8], logits: Scores, precision: float
 ) -> list[Suspect]:
-    rows, columns = np.nonzero(known * values < 0)
+    """Known labels that would have been filled in the other way, or are as unlikely as that."""
+    table, known = chosen.table, chosen.table.dense()
+    limit = max(math.log(precision / (1 - precision)), 0.0)
+    rows, columns = np.nonzero((known * values < 0) | ((known != 0) & (known * logits < -limit)))
     order = np.argsort(-np.abs(logits[rows, columns]), kind="stable")
+    trained = np.isin(rows, chosen.train)
     return [
-        Suspect(table.ids[i], table.classes[j], int(known[i, j]), float(expit(logits[i, j])))
-        for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+        Suspect(table.ids[i], table.classes[j], int(known[i, j]), float(expit(logits[i, j])), on)
+        for i, j, on in zip(
+            rows[order].tolist(), columns[order].tolist(), trained[order].tolist(), strict=True
+        )
     ]

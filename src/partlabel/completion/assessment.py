@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,13 @@ Scores = NDArray[np.float64]
 _FULLER = 0.1  # so many more labels of a kind than training images, and it is another labelling
 
 
+class Share(NamedTuple):
+    """A share of cells, and how much it may be off by chance, for each class [C]; NaN for none."""
+
+    mean: Scores
+    noise: Scores
+
+
 @dataclass(frozen=True)
 class Assessment:
     """What labels that were held out say of a run's scores.
@@ -30,7 +37,7 @@ class Assessment:
         before, after: what the model says against what is there, on labels that nothing was chosen
             on: as it is, and calibrated.
         filled: share of those labels that would have been filled in as present, and as absent.
-        expected: [C] share of those labels that should be present, by calibrated scores.
+        expected: share of those labels that should be present, by calibrated scores.
     """
 
     calibration: Calibration
@@ -38,7 +45,7 @@ class Assessment:
     before: Bins
     after: Bins
     filled: dict[int, float]
-    expected: NDArray[np.float64]
+    expected: Share
 
 
 def assess(
@@ -78,11 +85,13 @@ def assess(
     )
 
 
-def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """[C] mean probability of the cells of a class, from calibrated logits; NaN for none."""
-    number = cells.sum(axis=0)
-    total = np.where(cells, expit(logits), 0.0).sum(axis=0)
-    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
+def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> Share:
+    """How many of the cells of a class should be present, by calibrated logits [n, C]."""
+    number = np.maximum(cells.sum(axis=0), 1)
+    said = np.where(cells, expit(logits), 0.0)
+    mean = np.where(cells.any(axis=0), said.sum(axis=0) / number, np.nan)
+    spread = np.where(cells, (said - mean) ** 2, 0.0).sum(axis=0) / number
+    return Share(mean, np.sqrt(spread / number))
 
 
 def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.int8]:

@@ -9,7 +9,7 @@ from partlabel.guarantee import fewest
 from partlabel.labels import Names
 from partlabel.selection import Selection, by_humans
 
-_APART, _TIMES = 0.05, 1.5  # between shares: differences that are worth a warning
+_APART, _TIMES, _SURE = 0.05, 1.5, 4.0  # differences between shares that are worth a warning
 
 
 def why_nothing(chosen: Selection, reserve: float, precision: float) -> str:
@@ -40,8 +40,13 @@ def why_nothing(chosen: Selection, reserve: float, precision: float) -> str:
     )
 
 
-def silent_classes(assessment: Assessment, chosen: Selection, precision: float) -> str:
-    """Which classes get nothing, and why."""
+def silent_classes(
+    assessment: Assessment,
+    chosen: Selection,
+    precision: float,
+    less: tuple[float, float] | None = None,
+) -> str:
+    """Which classes get nothing, and why; ``less``: at which lower precision what share would."""
     both = zip(assessment.promises.present, assessment.promises.absent, strict=True)
     silent = [j for j, promises in enumerate(both) if not any(one.basis for one in promises)]
     if not silent:
@@ -57,9 +62,13 @@ def silent_classes(assessment: Assessment, chosen: Selection, precision: float) 
         )
     if others:
         reasons.append(
-            f"{some(others)}, for which {100 * precision:g}% cannot be shown with the labels that "
-            f"were reserved; at least {fewest(precision)} are needed, all right"
+            f"{some(others)}, for which {100 * precision:g}% cannot be shown with "
+            f"{count(len(chosen.reserved), 'reserved image')}: that takes {fewest(precision)} "
+            "labels of a class, all right, or more with some wrong. More validation images (--val, "
+            "or a split 'holdout') or a lower --min-precision help"
         )
+    if less is not None:
+        reasons[-1] += f": at {less[0]:g}, {less[1]:.0%} of such labels would be filled in"
     number = count(len(silent), "class", "classes")
     return f"nothing is filled in for {number}: " + "; and ".join(reasons)
 
@@ -72,19 +81,20 @@ def unlike(assessment: Assessment, logits: Scores, cells: NDArray[np.bool_], nam
         names: of the classes.
     """
     here, there = expected_share(logits, cells), assessment.expected
-    odd = (np.abs(here - there) > _APART) & (
-        np.maximum(here, there) > _TIMES * np.minimum(here, there)
-    )
+    gap = np.abs(here.mean - there.mean)
+    odd = (gap > _APART) & (gap > _SURE * np.hypot(here.noise, there.noise))
+    odd &= np.maximum(here.mean, there.mean) > _TIMES * np.minimum(here.mean, there.mean)
     if not odd.any():
         return ""
-    worst = int(np.nanargmax(np.where(odd, np.abs(here - there), np.nan)))
+    worst = int(np.nanargmax(np.where(odd, gap, np.nan)))
+    number = int(odd.sum())
     return (
-        f"{count(int(odd.sum()), 'class', 'classes')} look different where labels are to be filled "
-        f"in: of '{names[worst]}', {here[worst]:.0%} of the unknown labels of training images "
-        f"should be present, by their scores, and {there[worst]:.0%} of the labels that promises "
-        "were tested on. Either known labels are no random sample, or the model knows its training "
-        "images by heart (fewer epochs, more weight decay or --frozen help): what is promised may "
-        "not hold there"
+        f"{count(number, 'class', 'classes')} {'looks' if number == 1 else 'look'} different where "
+        f"labels are to be filled in: of '{names[worst]}', {here.mean[worst]:.0%} of the unknown "
+        "labels of training images should be present, by their scores, and "
+        f"{there.mean[worst]:.0%} of the labels that promises were tested on. Either known labels "
+        "are no random sample, or the model knows its training images by heart (fewer epochs or "
+        "more weight decay help): what is promised may not hold there"
     )
 
 

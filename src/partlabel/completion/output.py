@@ -40,6 +40,8 @@ def show(done: Completion) -> None:
         )
     columns = [("labels", False), ("tested for", False), ("classes", True), ("filled in", True)]
     console().print(grid([*columns, ("right where tested", True)], rows))
+    if not total[PRESENT]:
+        say("no present label could be promised: too few of the reserved labels are scored so high")
 
 
 def groups(done: Completion) -> Iterator[tuple[int, Basis, list[int]]]:
@@ -58,24 +60,32 @@ def write_promises(done: Completion, path: Path) -> None:
     lines = [
         (
             *(done.table.classes[j], _DIGITS[value], done.filled[value][j]),
-            *(basis, promise.limit.tested, promise.limit.right),
-            *(f"{promise.limit.precision:.4f}", f"{expit(value * promise.limit.threshold):.6g}"),
+            *(basis, len(classes) if basis == "pooled" else 1),
+            *(promise.limit.tested, promise.limit.right),
+            *(
+                f"{promise.limit.tested / promise.limit.alike:.1f}",
+                f"{promise.limit.precision:.4f}",
+            ),
+            f"{expit(value * promise.limit.threshold):.6g}",
         )
         for value, basis, classes in groups(done)
         for j in classes
         for promise in [done.assessment.promises.of(value)[j]]
     ]
-    header = ("class", "value", "filled", "rests_on", "tested", "right", "at_least", "threshold")
-    _write(path, header, lines)
+    header = ("class", "value", "filled", "rests_on", "classes", "tested", "right", "counted_as")
+    _write(path, (*header, "at_least", "threshold"), lines)
 
 
 def write_suspects(done: Completion, path: Path) -> None:
     """A line for each known label that looks wrong, the most confident first."""
     lines = [
-        (found.image, found.name, _DIGITS[found.value], f"{found.score:.6g}")
+        (
+            *(found.image, found.name, _DIGITS[found.value], f"{found.score:.6g}"),
+            "yes" if found.trained else "no",
+        )
         for found in done.suspects
     ]
-    _write(path, ("image", "class", "value", "score"), lines)
+    _write(path, ("image", "class", "value", "score", "trained_on"), lines)
 
 
 def _write(path: Path, header: tuple[str, ...], lines: Sequence[tuple[object, ...]]) -> None:

@@ -94,13 +94,12 @@ class OpenImages(Format):
         return _stated(text, "ImageID", "LabelName", value[codes], scores, None)
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """Known labels as verified by people, scores of unknown cells as a machine's."""
+        """What people say as verification, labels and scores of a model as a machine's."""
         header = ["ImageID", "Source", "LabelName", "Confidence"]
+        names = {"human": "verification", "model": "machine"}
         records = (
-            [image, "verification", label, value]
-            if value != ""
-            else [image, "machine", label, score]
-            for image, label, value, score, _ in _cell_rows(table)
+            [image, names[source], label, value if value != "" else score]
+            for image, label, value, score, source in _cell_rows(table)
         )
         write_delimited(path, header, records)
 

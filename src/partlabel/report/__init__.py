@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from partlabel.completion import Assessment, assess
+from partlabel.completion.notes import why_nothing
 from partlabel.errors import count
 from partlabel.files import atomic_file
 from partlabel.formats.boxes import BoxFile
@@ -33,6 +34,7 @@ from partlabel.report.parts import percent
 from partlabel.report.sample import Sample, take_sample
 from partlabel.report.trust import trust
 from partlabel.run import Record, Run
+from partlabel.selection import choose_rows
 
 _PRECISION = 0.95  # at which labels count as filled in
 _SAMPLES, _MOST_OPEN = 18, 4
@@ -80,7 +82,7 @@ def build(
         ),
         histogram_about=_about_histogram(sample),
         after_scores=[
-            *trust(assessment, sample.classes),
+            *trust(assessment, sample.classes, _why_nothing(run)),
             *parts.unknown_labels(sample),
             *parts.pseudo_labels(sample),
             *beliefs(sample),
@@ -110,6 +112,11 @@ def _assess(sample: Sample) -> Assessment:
         None,
         sample.run.run.settings.seed,
     )
+
+
+def _why_nothing(run: Run) -> str:
+    settings = run.settings
+    return why_nothing(choose_rows(run.labels, settings), settings.reserve, _PRECISION)
 
 
 def _template() -> jinja2.Template:

@@ -10,19 +10,21 @@ from partlabel.labels import ABSENT, PRESENT
 from partlabel.report.parts import Part, percent
 
 
-def trust(assessment: Assessment, classes: list[str]) -> list[Part]:
-    """Reliability diagrams, and what is promised of which class; nothing without labels for it."""
+def trust(assessment: Assessment, classes: list[str], nothing: str) -> list[Part]:
+    """Reliability diagrams, and what is promised of which class, or why there is nothing."""
     before, after = assessment.before, assessment.after
     if not len(before.cells):
-        return []
+        return [Part("What `complete` promises", nothing.capitalize() + ".")] if nothing else []
     own = int(assessment.calibration.own.sum())
+    lines = {0: "one line for all classes", len(classes): "a line for each class"}.get(
+        own, f"a line for each of {own} classes, and one for all others, of which few are known"
+    )
     caption = (
-        f"On {int(before.cells.sum()):,} labels that nothing was chosen on: of the labels that the "
+        f"On {int(before.cells.sum()):,} labels of reserved images: of the labels that the "
         "model gives some probability, how many are present. On the diagonal it means what it "
         "says. Larger dots are more labels. The expected calibration error is "
         f"{percent(before.error)}% as it is, and {percent(after.error)}% calibrated on validation "
-        f"labels, {own} of {len(classes)} classes each by itself and the others together. "
-        "`complete` writes calibrated scores."
+        f"labels ({lines}). `complete` writes calibrated scores."
     )
     return [
         Part("What scores mean", caption, _diagrams(before, after)),

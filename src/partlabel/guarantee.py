@@ -180,7 +180,7 @@ def _promise(
         "pooled": [],
         None: [j for j in usable if _stands(first, second, j, value, precision)],
     }[guarantee]
-    rest = [j for j in usable if j not in alone] if guarantee != "class" else []
+    rest = sorted(set(usable) - set(alone))
     groups: list[tuple[Basis, list[int]]] = [*(("class", [j]) for j in alone), ("pooled", rest)]
     promises = [Promise(Limit(), "")] * second.labels.shape[1]
     for basis, classes in groups:

@@ -53,20 +53,25 @@ def tables(
             to it each method closes.
     """
     one = len(figures or ()) > 1 and len(set(map(_labels, results))) == 1
+    columns = list(dict.fromkeys(map(_labels, results)))
+
+    def sheet(some: list[Result], names: Sequence[str], about: str = "") -> Sheet:
+        return _sheet(some, names, columns, across=one, about=about)
+
     shown = []
     for group in [figures or ()] if one else [[name] for name in figures or _usual(results)]:
-        shown.append(_sheet(_concerned(results, group), group, across=one))
+        shown.append(sheet(_concerned(results, group), group))
         shares = [name for name in group if name not in COUNTS]
         if baseline is None or not shares:
             continue
         here = _concerned(results, shares)
         gaps = differences(here, baseline, shares)
-        shown.append(_sheet(gaps, shares, across=one, about=f", difference to {baseline}"))
+        shown.append(sheet(gaps, shares, f", difference to {baseline}"))
         if ceiling is not None:
             closed = gap_closed(here, baseline, ceiling, shares)
             about = f", % of the gap from {baseline} to {ceiling}"
-            shown.append(_sheet(closed, shares, across=one, about=about))
-    return Tables([sheet for sheet in shown if sheet.rows], _notes(results, figures or ()))
+            shown.append(sheet(closed, shares, about))
+    return Tables([made for made in shown if made.rows], _notes(results, figures or ()))
 
 
 def _notes(results: list[Result], figures: Sequence[str]) -> list[str]:
@@ -152,10 +157,11 @@ def _concerned(results: list[Result], figures: Sequence[str]) -> list[Result]:
 
 
 def _sheet(
-    results: list[Result], figures: Sequence[str], *, across: bool, about: str = ""
+    results: list[Result], figures: Sequence[str], order: list[str], *, across: bool, about: str
 ) -> Sheet:
-    """One figure with labels across, or these figures across; empty without results."""
-    labels = list(dict.fromkeys(map(_labels, results)))
+    """One figure with labels across, in this order, or figures across; empty without results."""
+    there = set(map(_labels, results))
+    labels = [name for name in order if name in there]
     if not labels:
         return Sheet([], [])
     if across:

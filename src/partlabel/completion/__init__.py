@@ -81,7 +81,7 @@ def complete(
             f"min_precision is {min_precision:g}; it must lie between 0 and 1"
             + (hint or ": no number of labels shows that all are right")
         )
-    given, chosen = run.labels, choose_rows(run.labels, run.settings)
+    chosen = choose_rows(run.labels, run.settings)
     scored = score(run, chosen.table, run.record.images, cache)
     table, known = chosen.table, chosen.table.dense()
     held = [rows[scored.readable[rows]] for rows in (chosen.val, chosen.reserved)]
@@ -91,21 +91,12 @@ def complete(
     logits = assessment.calibration.logits(np.where(scored.readable[:, None], scored.scores, 0.5))
     values = np.where(scored.readable[:, None], assessment.promises.decide(logits), 0)
     filled = {v: ((known == 0) & (values == v)).sum(axis=0) for v in (PRESENT, ABSENT)}
-    calibrated = np.where(scored.readable[:, None], expit(logits), np.nan)
-    sources = np.full(known.shape, MODEL, dtype=np.int8)
-    sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
-    human = (known != 0) & (sources != MODEL)
-    full = np.where(known != 0, known, values).astype(np.int8)
-    completed = filled_table(Scored(table, calibrated, scored.broken), full, human)
-    left_out = [name for name in given.classes if name not in table.classes]
-    if left_out:
-        completed = completed.merge(given.with_classes(left_out))
     nothing = why_nothing(chosen, run.settings.reserve, min_precision)
     inside = np.concatenate([chosen.train, chosen.val, chosen.reserved])
     outside = np.setdiff1d(np.arange(len(table)), inside)
     unknown = (known == 0) & scored.readable[:, None]
     less = None
-    if not any(number.any() for number in filled.values()):
+    if not nothing and not any(number.any() for number in filled.values()):
         less = _what_could_be_shown(training, first, second, min_precision, run.settings.seed)
     more = [
         silent_classes(assessment, chosen, min_precision, less),
@@ -115,13 +106,28 @@ def complete(
     for message in filter(None, [nothing] if nothing else more):
         note(message)
     return Completion(
-        completed,
+        _full_table(run.labels, scored, values, logits),
         filled,
         int((known == 0).sum()),
         _suspects(chosen, values, logits, min_precision) if not nothing else [],
         min_precision,
         assessment,
     )
+
+
+def _full_table(
+    given: LabelTable, scored: Scored, values: NDArray[np.int8], logits: Scores
+) -> LabelTable:
+    """Known labels as they are, also of classes that were not learned; else what was decided."""
+    table, known = scored.table, scored.table.dense()
+    sources = np.full(known.shape, MODEL, dtype=np.int8)
+    sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
+    human = (known != 0) & (sources != MODEL)
+    full = np.where(known != 0, known, values).astype(np.int8)
+    calibrated = np.where(scored.readable[:, None], expit(logits), np.nan)
+    completed = filled_table(Scored(table, calibrated, scored.broken), full, human)
+    left_out = [name for name in given.classes if name not in table.classes]
+    return completed.merge(given.with_classes(left_out)) if left_out else completed
 
 
 def _what_could_be_shown(

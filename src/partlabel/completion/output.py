@@ -1,15 +1,13 @@
 """A completion for people: what is filled in, what that rests on, which labels look wrong."""
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from scipy.special import expit
 
 from partlabel.completion import Completion
 from partlabel.display import grid
-from partlabel.files import atomic_file
+from partlabel.formats.delimited import write_delimited
 from partlabel.guarantee import Basis
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.terminal import console, say
@@ -60,20 +58,16 @@ def write_promises(done: Completion, path: Path) -> None:
     lines = [
         (
             *(done.table.classes[j], _DIGITS[value], done.filled[value][j]),
-            *(basis, len(classes) if basis == "pooled" else 1),
-            *(promise.limit.tested, promise.limit.right),
-            *(
-                f"{promise.limit.tested / promise.limit.alike:.1f}",
-                f"{promise.limit.precision:.4f}",
-            ),
-            f"{expit(value * promise.limit.threshold):.6g}",
+            *(basis, len(classes) if basis == "pooled" else 1, limit.tested, limit.right),
+            *(f"{limit.tested / limit.alike:.1f}", f"{limit.precision:.4f}"),
+            f"{expit(value * limit.threshold):.6g}",
         )
         for value, basis, classes in groups(done)
         for j in classes
-        for promise in [done.assessment.promises.of(value)[j]]
+        for limit in [done.assessment.promises.of(value)[j].limit]
     ]
-    header = ("class", "value", "filled", "rests_on", "classes", "tested", "right", "counted_as")
-    _write(path, (*header, "at_least", "threshold"), lines)
+    header = ["class", "value", "filled", "rests_on", "classes", "tested", "right", "counted_as"]
+    write_delimited(path, [*header, "at_least", "threshold"], lines)
 
 
 def write_suspects(done: Completion, path: Path) -> None:
@@ -85,11 +79,4 @@ def write_suspects(done: Completion, path: Path) -> None:
         )
         for found in done.suspects
     ]
-    _write(path, ("image", "class", "value", "score", "trained_on"), lines)
-
-
-def _write(path: Path, header: tuple[str, ...], lines: Sequence[tuple[object, ...]]) -> None:
-    with atomic_file(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        csv.writer(text, lineterminator="\n").writerows([header, *lines])
-        text.detach()
+    write_delimited(path, ["image", "class", "value", "score", "trained_on"], lines)

@@ -10,7 +10,7 @@ import torch
 
 from partlabel.checkpoint import load_state, same
 from partlabel.data import Batch
-from partlabel.errors import PartlabelWarning
+from partlabel.errors import InputError, PartlabelWarning
 from partlabel.labels import LabelTable
 from partlabel.memory import LabelMemory
 from partlabel.methods import METHODS, Method, Task
@@ -104,6 +104,20 @@ class MethodConformance:
         scores = load(whole.folder).predict(sorted((scene / "images").iterdir())[:3])
         assert scores.shape == (3, CLASSES)
         assert np.isfinite(scores).all()
+
+    def test_trains_on_all_images_at_once_or_says_that_it_cannot(
+        self, scene: Path, tmp_path: Path
+    ) -> None:
+        call = self.tiny | {"frozen": "all", "optimizer": "lbfgs", "weight_decay": 1e-4, "lr": 1.0}
+        del call["batch"]
+        call = {"method": self.name, "options": self.options, **call}
+        if not METHODS[self.name].in_one_batch:
+            with pytest.raises(InputError, match="all images at once"):
+                make_settings(**call)
+            return
+        run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+        assert run.record.finished
+        assert all(np.isfinite(record["loss"]) for record in run.history())
 
     def test_a_stopped_run_ends_in_the_same_bits(
         self, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

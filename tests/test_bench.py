@@ -19,7 +19,7 @@ from partlabel.bench import read_spec, run, tables
 from partlabel.bench.cells import label_shares
 from partlabel.bench.curves import draw_curves, plot_curves
 from partlabel.bench.sheets import on_terminal
-from partlabel.bench.spec import choices, combinations
+from partlabel.bench.spec import at_the_edge, choices, combinations
 from partlabel.bench.tables import FIGURES
 from partlabel.cli import main
 from partlabel.run import Run
@@ -144,6 +144,34 @@ methods:
     assert [len(list(choices(spec, entry))) for entry in spec.methods] == [4, 1, 1]
     assert list(choices(spec, spec.methods[1])) == [{"lr": 0.1}]
     assert list(choices(spec, spec.methods[2])) == [{}]
+
+
+def test_a_choice_among_several_grids_and_at_their_edges(scene: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        """
+strategies: [{strategy: single-positive}]
+settings: {frozen: all}
+choose:
+  - {optimizer: [adam], lr: [0.001, 0.01]}
+  - {optimizer: [lbfgs], weight_decay: [0, 0.001, 0.01]}
+methods: [{name: a, method: an}]
+"""
+    )
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    entry = spec.methods[0]
+    assert list(choices(spec, entry)) == [
+        *({"optimizer": "adam", "lr": lr} for lr in (0.001, 0.01)),
+        *({"optimizer": "lbfgs", "weight_decay": decay} for decay in (0, 0.001, 0.01)),
+    ]
+    assert at_the_edge(spec, entry, {"optimizer": "lbfgs", "weight_decay": 0.01}) == [
+        "weight_decay = 0.01 is the largest tried"
+    ]
+    for inner in (
+        {"optimizer": "lbfgs", "weight_decay": 0.001},
+        {"optimizer": "lbfgs", "weight_decay": 0},  # nothing is smaller
+        {"optimizer": "adam", "lr": 0.001},  # of two, one is always at an edge
+    ):
+        assert at_the_edge(spec, entry, inner) == []
 
 
 LABELS: list[tuple[str, float | None]] = [

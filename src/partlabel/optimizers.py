@@ -9,12 +9,53 @@ from torch import nn
 from partlabel.settings import Settings
 
 Groups = list[dict[str, Any]]
+Closure = Callable[[], float]
+
+_ITERATIONS = 20  # of L-BFGS in a step, which is an epoch
+
+
+class WholeBatch(torch.optim.LBFGS):
+    """L-BFGS with a line search, for the cost of all images at once.
+
+    Weight decay is part of the cost here, half its product with the squared weights, so that a
+    convex cost has one minimum and this finds it. Where many labels are unknown and features are
+    correlated, optimisers that take one small batch after another end some way from it.
+    """
+
+    def __init__(self, groups: Groups, lr: float) -> None:
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        decays = [group["weight_decay"] for group in groups for _ in group["params"]]
+        self._decayed = [(p, decay) for p, decay in zip(parameters, decays, strict=True) if decay]
+        super().__init__(
+            [{"params": parameters, "base_lr": lr}],
+            lr=lr,
+            max_iter=_ITERATIONS,
+            tolerance_grad=1e-9,  # costs are means over many cells, and change little
+            tolerance_change=1e-12,
+            line_search_fn="strong_wolfe",
+        )
+
+    def step(self, closure: Closure) -> float:  # type: ignore[override]
+        """Go on for some iterations; ``closure`` gives the cost and leaves its gradients."""
+
+        def with_decay() -> float:
+            cost = closure()
+            with torch.no_grad():
+                for parameter, decay in self._decayed:
+                    cost += decay / 2 * float(parameter.square().sum())
+                    if parameter.grad is not None:
+                        parameter.grad.add_(parameter, alpha=decay)
+            return cost
+
+        return super().step(with_decay)  # type: ignore[no-any-return,no-untyped-call]
+
 
 _OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {
     "sgd": lambda groups, s: torch.optim.SGD(groups, lr=s.lr, momentum=s.momentum, fused=True),
     "adam": lambda groups, s: torch.optim.Adam(groups, lr=s.lr, fused=True),
     "adamw": lambda groups, s: torch.optim.AdamW(groups, lr=s.lr, fused=True),
     "rmsprop": lambda groups, s: torch.optim.RMSprop(groups, lr=s.lr),
+    "lbfgs": lambda groups, s: WholeBatch(groups, groups[0]["lr"]),
 }
 
 

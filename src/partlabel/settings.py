@@ -30,7 +30,7 @@ class Settings(BaseModel):
     size: int = Field(224, ge=16, le=4096)
     epochs: int = Field(15, ge=1)
     batch: int = Field(32, ge=1)
-    optimizer: Literal["sgd", "adam", "adamw", "rmsprop"] = "adam"
+    optimizer: Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"] = "adam"
     lr: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     decay_all: bool = Field(False, description="Weight decay on biases and norms too.")
@@ -78,14 +78,30 @@ def make_settings(**given: Any) -> Settings:
         raise InputError("--reduce is for features of a backbone that is frozen whole: --frozen")
     if given.get("view_bank") and given.get("frozen", "nothing") == "nothing":
         raise InputError("--view-bank is for cached features: with --frozen or --unfreeze last")
+    given = {**method.defaults, **given}
+    if given.get("optimizer") == "lbfgs":
+        _check_whole_batch(method, given)
+        given.setdefault("lr", 1.0)
     try:
-        settings = Settings(**{**method.defaults, **given})
+        settings = Settings(**given)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
     made.stages(settings.epochs, settings.patience)  # a method may refuse what does not go together
     return settings
+
+
+def _check_whole_batch(method: type[Method], given: dict[str, Any]) -> None:
+    """Refuse what does not go with an optimiser that takes all images at once."""
+    if given.get("frozen", "nothing") != "all":
+        raise InputError("lbfgs takes all images at once, which needs their features: --frozen")
+    if not method.in_one_batch:
+        able = ", ".join(name for name, kind in METHODS.items() if kind.in_one_batch)
+        raise InputError(f"this method cannot take all images at once as lbfgs does; {able} can")
+    for name in ("batch", "clip"):
+        if given.get(name) is not None:
+            raise InputError(f"--{name} means nothing to lbfgs, which takes all images at once")
 
 
 def _read_head(method: type[Method], head: str | None, given: dict[str, Any]) -> dict[str, Any]:

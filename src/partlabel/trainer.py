@@ -164,7 +164,8 @@ class Trainer:
         order = np.argsort(
             uniform(key(self.settings.seed, "order", place.epoch), self.id_keys), kind="stable"
         )
-        batches = _training_batches(self.train_set.rows[order], self.settings.batch)
+        size = len(order) if self._takes_all(stage) else self.settings.batch
+        batches = _training_batches(self.train_set.rows[order], size)
         epochs = sum(part.epochs for part in self.stages)
         self.watcher.begin(place.epoch, epochs, len(batches), place.step)
         if place.step == 0:
@@ -190,34 +191,48 @@ class Trainer:
                 )
         self._end_epoch(stage, len(batches), seen, time.monotonic() - start)
 
+    def _takes_all(self, stage: Stage) -> bool:
+        return (stage.optimizer or self.settings.optimizer) == "lbfgs"
+
     def _step(self, batch: Batch, moment: float) -> None:
         place, settings = self.progress, self.settings
         if not len(batch):
             return
-        seed_generator(key(settings.seed, "step", place.total_steps))
         schedule = self.stages[place.stage].schedule or settings.schedule
         set_rate(self.optimizer, factor(schedule, moment, settings.lr_warmup) * place.rate)
+        asked: list[dict[str, float]] = []
+
+        def ask() -> float:
+            """The cost, whose gradients are left; some optimisers ask several times a step."""
+            seed_generator(key(settings.seed, "step", place.total_steps))
+            parts = self._gradients(batch)
+            asked.append({name: float(part.detach()) for name, part in parts.items()})
+            return asked[-1]["loss"]
+
+        self.optimizer.step(ask)
+        place.total_steps += 1
+        if self.teacher is not None:
+            place.teacher_steps += 1
+            follow(self.teacher, self.model, self.ema or 0.0, place.teacher_steps)
+        for name, value in asked[0].items():
+            place.sums[name] = place.sums.get(name, 0.0) + value
+        self.watcher.step(asked[0], len(batch))
+
+    def _gradients(self, batch: Batch) -> dict[str, Tensor]:
         with self.fabric.autocast():
             parts = self._cost(batch)
-        values = {name: float(part.detach()) for name, part in parts.items()}
-        if not math.isfinite(values["loss"]):
-            raise self._blown_up(f"the loss became {values['loss']}", batch)
+        loss = float(parts["loss"].detach())
+        if not math.isfinite(loss):
+            raise self._blown_up(f"the loss became {loss}", batch)
         self.optimizer.zero_grad()
         self.fabric.backward(parts["loss"])
         trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         if not math.isfinite(float(norm)):  # before it gets into the weights, and a checkpoint
             raise self._blown_up("the gradient became infinite", batch)
-        if settings.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(trained, settings.clip, norm)
-        self.optimizer.step()
-        place.total_steps += 1
-        if self.teacher is not None:
-            place.teacher_steps += 1
-            follow(self.teacher, self.model, self.ema or 0.0, place.teacher_steps)
-        for name, value in values.items():
-            place.sums[name] = place.sums.get(name, 0.0) + value
-        self.watcher.step(values, len(batch))
+        if self.settings.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(trained, self.settings.clip, norm)
+        return parts
 
     def _cost(self, batch: Batch) -> dict[str, Tensor]:
         try:

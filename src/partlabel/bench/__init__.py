@@ -16,7 +16,15 @@ from partlabel import simulate
 from partlabel.bench.cells import Cell, run_cells
 from partlabel.bench.curves import draw_curves
 from partlabel.bench.results import Result, write_results
-from partlabel.bench.spec import Entry, Spec, choices, combinations, read_spec, settings_of
+from partlabel.bench.spec import (
+    Entry,
+    Spec,
+    at_the_edge,
+    choices,
+    combinations,
+    read_spec,
+    settings_of,
+)
 from partlabel.bench.tables import Tables, tables
 from partlabel.errors import FileError
 from partlabel.files import atomic_file
@@ -60,6 +68,9 @@ def run(
         best = tuned.get((entry.name, strategy, proportion), {}).get("chosen")
         if more and best is None:
             told(f"  {entry.name}: no trial gave a validation mAP; it is trained as it is")
+        for edge in at_the_edge(spec, entry, best) if more and best else []:
+            where = strategy if proportion is None else f"{strategy} {proportion:.0%}"
+            told(f"  {entry.name}, {where}: {edge}; beyond it may be better")
         choice = (best or {}) if more else first
         cells += [cell(entry, strategy, proportion, seed, choice) for seed in spec.seeds]
     told(f"comparing: {len(cells)} trainings")

@@ -16,6 +16,8 @@ from partlabel.settings import make_settings
 
 FULL = "full"  # the strategy that hides nothing
 
+Grid = dict[str, list[Any]]  # settings, and the values to try of each
+
 
 class Strategy(BaseModel):
     """A way to hide labels, at one or several proportions."""
@@ -35,7 +37,7 @@ class Entry(BaseModel):
     options: dict[str, Any] = Field(default={}, description="The method's own settings.")
     labels: str | None = Field(None, description="A strategy to use instead, such as full.")
     only: list[str] | None = Field(None, description="Of the strategies, those that it can use.")
-    choose: dict[str, list[Any]] | None = Field(None, description="Instead of the spec's.")
+    choose: Grid | list[Grid] | None = Field(None, description="Instead of the spec's.")
 
 
 class Spec(BaseModel):
@@ -50,7 +52,7 @@ class Spec(BaseModel):
     strategies: list[Strategy]
     seeds: list[int] = [0]
     settings: dict[str, Any] = {}
-    choose: dict[str, list[Any]] = {}
+    choose: Grid | list[Grid] = {}
     methods: list[Entry]
     figures: list[str] | None = Field(None, min_length=1, description="What gets a table.")
     baseline: str | None = Field(None, description="The entry to show differences to.")
@@ -87,7 +89,8 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
         raise FileError(path, "two methods have the same name; give each a name of its own")
     if not spec.seeds or len(set(spec.seeds)) < len(spec.seeds):
         raise FileError(path, "seeds must be given, each once")
-    if any(not values for entry in spec.methods for values in choose_of(spec, entry).values()):
+    grids = [grid for entry in spec.methods for grid in grids_of(spec, entry)]
+    if any(not values for grid in grids for values in grid.values()):
         raise FileError(path, "choose: a setting has nothing to choose from")
     for figure in spec.figures or []:
         one_of("figure", figure, FIGURES)
@@ -120,14 +123,32 @@ def combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:
 
 def choices(spec: Spec, entry: Entry) -> Iterator[dict[str, Any]]:
     """Every combination of the settings to choose from; one, of nothing, without a choice."""
-    choose = choose_of(spec, entry)
-    for values in itertools.product(*choose.values()):
-        yield dict(zip(choose, values, strict=True))
+    for grid in grids_of(spec, entry):
+        for values in itertools.product(*grid.values()):
+            yield dict(zip(grid, values, strict=True))
 
 
-def choose_of(spec: Spec, entry: Entry) -> dict[str, list[Any]]:
-    """What an entry may choose from."""
-    return spec.choose if entry.choose is None else entry.choose
+def grids_of(spec: Spec, entry: Entry) -> list[Grid]:
+    """What an entry may choose from: a combination of one of these."""
+    grids = spec.choose if entry.choose is None else entry.choose
+    return grids if isinstance(grids, list) else [grids]
+
+
+def at_the_edge(spec: Spec, entry: Entry, choice: dict[str, Any]) -> list[str]:
+    """Which of the chosen numbers are the smallest or largest tried, so that others may be better.
+
+    Of fewer than three values one is always at an edge, and nothing is smaller than 0.
+    """
+    found = []
+    for grid in grids_of(spec, entry):
+        if grid.keys() != choice.keys() or any(choice[name] not in grid[name] for name in grid):
+            continue
+        for name, values in grid.items():
+            if len(values) > 2 and all(isinstance(value, (int, float)) for value in values):
+                for edge, end in ((min(values), "smallest"), (max(values), "largest")):
+                    if choice[name] == edge != 0:
+                        found.append(f"{name} = {edge:g} is the {end} tried")
+    return found
 
 
 def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:

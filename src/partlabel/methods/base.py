@@ -88,6 +88,8 @@ class Method(nn.Module, ABC):
         members: models that are trained side by side, whose mean ``predict`` gives; the first one
             is the run's.
         uses_side: whether side information means something to it.
+        in_one_batch: whether all images can be one batch whose cost is asked for again and again
+            within a step, as the optimiser ``lbfgs`` does.
     """
 
     views: tuple[str, ...] = ("weak",)
@@ -96,6 +98,7 @@ class Method(nn.Module, ABC):
     ema: float | None = None
     members: int = 1
     uses_side: ClassVar[bool] = False
+    in_one_batch: ClassVar[bool] = True
 
     def head(self, features: int, classes: int) -> nn.Module:
         """The head that this method trains, if its maths needs one of its own."""

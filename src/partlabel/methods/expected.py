@@ -53,6 +53,8 @@ class Role(ExpectedPositive):
         estimator_lr: learning rate of the estimator, as a multiple of the classifier's. Paper: 10.
     """
 
+    in_one_batch = False  # the estimator has a rate of its own
+
     def __init__(self, expected: Rate | None = None, estimator_lr: Rate = 10.0) -> None:
         super().__init__(expected)
         self.estimator_lr = estimator_lr

@@ -59,6 +59,7 @@ class InteractiveLearning(Method):
     """
 
     uses_side = True
+    in_one_batch = False  # neighbours are found in a batch, and the graph learns as it goes
 
     def __init__(
         self,

@@ -1,0 +1,142 @@
+"""L-BFGS: the minimum that scikit-learn finds by another solver, class by class."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from partlabel.checkpoint import load_state, same
+from partlabel.errors import InputError
+from partlabel.formats import read_labels
+from partlabel.inputs import make_inputs
+from partlabel.optimizers import WholeBatch
+from partlabel.prediction import predict
+from partlabel.run import Run
+from partlabel.selection import locate_all
+from partlabel.settings import make_settings
+from partlabel.training import train
+
+DECAY = 1e-5
+
+
+def fit(scene: Path, out: Path, **more: Any) -> Run:
+    return train(
+        scene / "partial.csv",
+        scene / "images",
+        out,
+        cache=out.parent / "cache",
+        **{
+            "method": "bce",
+            "backbone": "test_efficientnet",
+            "weights": "none",
+            "size": 64,
+            "frozen": "all",
+            "optimizer": "lbfgs",
+            "weight_decay": DECAY,
+            "keep": "last",
+            **more,
+        },
+    )
+
+
+def test_the_head_is_that_of_scikit_learn(scene: Path, tmp_path: Path) -> None:
+    run = fit(scene, tmp_path / "run", epochs=30)
+    model = run.classifier()
+    table = read_labels(scene / "partial.csv").split("train")
+    settings, paths = run.settings, locate_all(table, scene / "images")
+    inputs = make_inputs(model, table, paths, settings, tmp_path / "cache", pytest.fail)
+    predictions = predict(
+        model,
+        inputs,
+        np.arange(len(table)),
+        len(table),
+        forward=lambda model, seen: model.backbone(seen).mean(dim=(2, 3)),
+    )
+    rows, means = next(predictions)
+    features = means.numpy()
+    labels = table.dense(rows)
+    assert 0 < np.count_nonzero(labels == 0) < labels.size
+    head = model.head.classifier
+    assert isinstance(head, nn.Linear)
+    for j in range(labels.shape[1]):
+        known = labels[:, j] != 0
+        # our cost is divided by the number of all cells, theirs is a sum over known ones
+        exact = LogisticRegression(C=1 / (DECAY * labels.size), tol=1e-9, max_iter=100_000)
+        exact.fit(features[known], labels[known, j])
+        weight, bias = head.weight[j].detach().numpy(), head.bias[j].item()
+        said, expected = features @ weight + bias, exact.decision_function(features)
+        assert np.ptp(expected) > 1  # it has something to say
+        np.testing.assert_allclose(said, expected, rtol=0, atol=0.01 * np.ptp(expected))
+
+
+def test_weight_decay_is_part_of_the_cost() -> None:
+    """(w - 1)^2 + 6/2 w^2 is smallest at 1/4; what is not decayed reaches its own minimum."""
+    weight, bias = (nn.Parameter(torch.zeros(1)) for _ in range(2))
+    groups: list[dict[str, Any]] = [
+        {"params": [weight], "lr": 1.0, "weight_decay": 6.0},
+        {"params": [bias], "lr": 1.0, "weight_decay": 0.0},
+    ]
+    optimizer = WholeBatch(groups, lr=1.0)
+
+    def ask() -> float:
+        optimizer.zero_grad()
+        cost = (weight - 1).square().sum() + (bias - 1).square().sum()
+        cost.backward()  # type: ignore[no-untyped-call]
+        return float(cost.detach())
+
+    assert optimizer.step(ask) == pytest.approx(2.0)  # what it cost before
+    assert weight.item() == pytest.approx(0.25, abs=1e-4)
+    assert bias.item() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_run_that_was_stopped_ends_in_the_same_bits(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from partlabel import trainer
+
+    whole = fit(scene, tmp_path / "whole", epochs=3)
+    original, stops = trainer.Trainer._maybe_save, [1, 2]
+
+    def stop_after(self: trainer.Trainer, *, force: bool = False) -> None:
+        ended = bool(stops) and self.progress.epoch == stops[0] and self.progress.step == 0
+        original(self, force=force or ended)
+        if ended:
+            stops.pop(0)
+            raise KeyError("stop")
+
+    monkeypatch.setattr(trainer.Trainer, "_maybe_save", stop_after)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="stop"):
+            fit(scene, tmp_path / "cut", epochs=3, resume=True)
+    cut = fit(scene, tmp_path / "cut", epochs=3, resume=True)
+    states = [load_state(run.checkpoint) for run in (whole, cut)]
+    for part in ("model", "best", "optimizer", "method"):
+        assert same(*(state[part] for state in states)), part
+    assert states[0]["optimizer"]["state"], "the optimiser remembers something"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"frozen": "nothing"}, "--frozen"),
+        ({"frozen": "lower"}, "--frozen"),
+        ({"batch": 8}, "--batch means nothing to lbfgs"),
+        ({"clip": 1.0}, "--clip means nothing to lbfgs"),
+        ({"method": "imcl"}, "cannot take all images at once"),
+        ({"method": "role"}, "cannot take all images at once"),
+        ({"method": "lac"}, "cannot take all images at once"),
+    ],
+)
+def test_what_does_not_go_with_it(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_settings(**{"method": "bce", "optimizer": "lbfgs", "frozen": "all", **change})
+
+
+def test_its_rate_is_one_unless_said() -> None:
+    assert make_settings(method="bce", optimizer="lbfgs", frozen="all").lr == 1
+    assert make_settings(method="bce", optimizer="lbfgs", frozen="all", lr=0.5).lr == 0.5
+    assert make_settings(method="bce", frozen="all").lr == 1e-3

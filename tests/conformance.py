@@ -63,7 +63,12 @@ class MethodConformance:
         batch = Batch(torch.from_numpy(rows), labels, views, teacher=model)
         model.train()
         with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
+            torch.manual_seed(2)
             parts = method.loss(model, batch)
+            if method.in_one_batch:  # then it may be asked again
+                torch.manual_seed(2)
+                again = method.loss(model, batch)["loss"]
+                assert torch.equal(parts["loss"].detach(), again.detach())
         parts["loss"].backward()  # type: ignore[no-untyped-call]
         grads = [p.grad for p in model.parameters() if p.grad is not None]
         assert all(bool(torch.isfinite(grad).all()) for grad in grads)
@@ -108,9 +113,15 @@ class MethodConformance:
     def test_trains_on_all_images_at_once_or_says_that_it_cannot(
         self, scene: Path, tmp_path: Path
     ) -> None:
-        call = self.tiny | {"frozen": "all", "optimizer": "lbfgs", "weight_decay": 1e-4, "lr": 1.0}
-        del call["batch"]
-        call = {"method": self.name, "options": self.options, **call}
+        usual = {k: v for k, v in self.tiny.items() if k not in ("batch", "clip", "optimizer")}
+        call: dict[str, Any] = {
+            **usual,
+            "method": self.name,
+            "options": self.options,
+            "frozen": "all",
+            "optimizer": "lbfgs",
+            "weight_decay": 1e-4,
+        }
         if not METHODS[self.name].in_one_batch:
             with pytest.raises(InputError, match="all images at once"):
                 make_settings(**call)

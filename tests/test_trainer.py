@@ -32,6 +32,7 @@ class Busy(Method):
     weight: torch.Tensor
     seen: torch.Tensor
     prior: torch.Tensor
+    in_one_batch = False  # it counts batches
 
     def __init__(self, relabel_at: tuple[int, ...] = (1,), scale: float = 1.0) -> None:
         super().__init__()

@@ -5,8 +5,9 @@
 
 A plain PyTorch loop that takes unknown for absent; the same loop with the losses of mlcpl 0.1.7;
 scikit-learn's logistic regression, a class at a time, on known labels; and partlabel. All have the
-same features, draws of labels and validation images, and choose their two settings (learning rate
-and weight decay, or C) on validation labels of the first draw. Without mlcpl its rows are left out.
+same features, draws of labels and validation images, and choose their settings (learning rate and
+weight decay, or C, or L-BFGS and weight decay) on validation labels of the first draw. Without
+mlcpl its rows are left out.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from partlabel import LabelTable, metrics, read_labels, simulate, train
 from partlabel.bench.results import spread
 from partlabel.bench.sheets import Sheet, markdown
 from partlabel.inputs import make_inputs
+from partlabel.methods import METHODS
 from partlabel.prediction import predict
 from partlabel.run import build
 from partlabel.scoring import score
@@ -39,6 +41,7 @@ CHOICES = [
     {"lr": lr, "weight_decay": decay}
     for lr, decay in itertools.product((3e-4, 1e-3, 3e-3), (0.0, 1e-3))
 ]
+WHOLE = [{"optimizer": "lbfgs", "weight_decay": decay} for decay in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)]
 REGULAR = [{"C": c} for c in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)]
 
 Cost = Callable[[Tensor, Tensor], Tensor]
@@ -120,7 +123,7 @@ def one_by_one(data: Data, seed: int, C: float) -> tuple[float, float]:  # noqa:
 
 
 def ours(
-    method: str, options: dict[str, Any], given: argparse.Namespace, test: LabelTable
+    method: str, given: argparse.Namespace, test: LabelTable
 ) -> Callable[..., tuple[float, float]]:
     """A training with partlabel."""
 
@@ -132,10 +135,8 @@ def ours(
                 Path(folder) / "run",
                 cache=given.cache,
                 method=method,
-                options=options,
                 frozen="all",
                 epochs=EPOCHS,
-                batch=BATCH,
                 seed=seed,
                 reserve=0,
                 **choice,
@@ -166,11 +167,9 @@ def _contenders(strategy: str, given: argparse.Namespace, test: LabelTable) -> d
             found["mlcpl, PartialBCE"] = (_looped(theirs.PartialBCEWithLogitLoss()), CHOICES)
     if both:
         found["scikit-learn, one class at a time"] = (one_by_one, REGULAR)
-        for method in ("bce", "imcl", "latent-noise"):
-            found[f"partlabel, `{method}`"] = (ours(method, {}, given, test), CHOICES)
-    else:
-        for method in ("an", "em", "em-apl"):
-            found[f"partlabel, `{method}`"] = (ours(method, {}, given, test), CHOICES)
+    for method in ("bce", "imcl", "latent-noise") if both else ("an", "em", "em-apl"):
+        choices = CHOICES + (WHOLE if METHODS[method].in_one_batch else [])
+        found[f"partlabel, `{method}`"] = (ours(method, given, test), choices)
     return found
 
 
@@ -224,7 +223,7 @@ def main() -> None:
             found = [100 * fit(draws[seed], seed, **choice)[1] for seed in SEEDS]
             seconds = (time.perf_counter() - start) / len(SEEDS)
             mean, deviation = spread(found)
-            chosen = ", ".join(f"{key} {value:g}" for key, value in choice.items())
+            chosen = ", ".join(f"{key} {value}" for key, value in choice.items())
             rows.append([name, f"{mean:.2f} ± {deviation:.2f}", chosen, f"{seconds:.1f}"])
             print(rows[-1], flush=True)
         share = "" if proportion is None else f" {proportion:.0%}"

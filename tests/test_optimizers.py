@@ -13,6 +13,7 @@ from partlabel.checkpoint import load_state, same
 from partlabel.errors import InputError
 from partlabel.formats import read_labels
 from partlabel.inputs import make_inputs
+from partlabel.methods import METHODS
 from partlabel.optimizers import WholeBatch
 from partlabel.prediction import predict
 from partlabel.run import Run
@@ -93,12 +94,15 @@ def test_weight_decay_is_part_of_the_cost() -> None:
     assert bias.item() == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    "call", [{}, {"method": "imcl", "options": {"solve": True}, "optimizer": "adam", "batch": 8}]
+)
 def test_a_run_that_was_stopped_ends_in_the_same_bits(
-    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: dict[str, Any], scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from partlabel import trainer
 
-    whole = fit(scene, tmp_path / "whole", epochs=3)
+    whole = fit(scene, tmp_path / "whole", epochs=4, **call)
     original, stops = trainer.Trainer._maybe_save, [1, 2]
 
     def stop_after(self: trainer.Trainer, *, force: bool = False) -> None:
@@ -111,8 +115,8 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
     monkeypatch.setattr(trainer.Trainer, "_maybe_save", stop_after)
     for _ in range(2):
         with pytest.raises(KeyError, match="stop"):
-            fit(scene, tmp_path / "cut", epochs=3, resume=True)
-    cut = fit(scene, tmp_path / "cut", epochs=3, resume=True)
+            fit(scene, tmp_path / "cut", epochs=4, resume=True, **call)
+    cut = fit(scene, tmp_path / "cut", epochs=4, resume=True, **call)
     states = [load_state(run.checkpoint) for run in (whole, cut)]
     for part in ("model", "best", "optimizer", "method"):
         assert same(*(state[part] for state in states)), part
@@ -125,7 +129,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
         ({"frozen": "nothing"}, "--frozen"),
         ({"frozen": "lower"}, "--frozen"),
         ({"batch": 8}, "--batch means nothing to lbfgs"),
-        ({"clip": 1.0}, "--clip means nothing to lbfgs"),
+        ({"clip": 1.0}, "--clip: lbfgs finds"),
         ({"method": "imcl"}, "cannot take all images at once"),
         ({"method": "role"}, "cannot take all images at once"),
         ({"method": "lac"}, "cannot take all images at once"),
@@ -134,6 +138,18 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
 def test_what_does_not_go_with_it(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_settings(**{"method": "bce", "optimizer": "lbfgs", "frozen": "all", **change})
+
+
+def test_a_warm_up_that_is_solved() -> None:
+    call: dict[str, Any] = {"method": "imcl", "options": {"solve": True}, "epochs": 6}
+    settings = make_settings(**call, frozen="all", lr=3e-4, batch=16)
+    first, last = METHODS["imcl"](**settings.options).stages(6, None)
+    assert (first.optimizer, first.lr, first.epochs) == ("lbfgs", 1.0, 3)
+    assert (last.optimizer, last.lr) == (None, None)
+    with pytest.raises(InputError, match="--frozen"):
+        make_settings(**call)
+    with pytest.raises(InputError, match="without a warmup"):
+        make_settings(method="imcl", options={"solve": True, "warmup": 0}, frozen="all")
 
 
 def test_its_rate_is_one_unless_said() -> None:

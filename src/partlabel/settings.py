@@ -88,20 +88,21 @@ def make_settings(**given: Any) -> Settings:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
-    made.stages(settings.epochs, settings.patience)  # a method may refuse what does not go together
+    stages = made.stages(settings.epochs, settings.patience)  # may refuse what goes not together
+    if any((stage.optimizer or settings.optimizer) == "lbfgs" for stage in stages):
+        if settings.frozen != "all":
+            raise InputError("lbfgs takes all images at once, which needs their features: --frozen")
+        if settings.clip is not None:
+            raise InputError("--clip: lbfgs finds the length of its steps itself")
     return settings
 
 
 def _check_whole_batch(method: type[Method], given: dict[str, Any]) -> None:
-    """Refuse what does not go with an optimiser that takes all images at once."""
-    if given.get("frozen", "nothing") != "all":
-        raise InputError("lbfgs takes all images at once, which needs their features: --frozen")
     if not method.in_one_batch:
         able = ", ".join(name for name, kind in METHODS.items() if kind.in_one_batch)
         raise InputError(f"this method cannot take all images at once as lbfgs does; {able} can")
-    for name in ("batch", "clip"):
-        if given.get(name) is not None:
-            raise InputError(f"--{name} means nothing to lbfgs, which takes all images at once")
+    if "batch" in given:
+        raise InputError("--batch means nothing to lbfgs, which takes all images at once")
 
 
 def _read_head(method: type[Method], head: str | None, given: dict[str, Any]) -> dict[str, Any]:

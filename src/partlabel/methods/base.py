@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -159,16 +159,22 @@ class OnLogits(Method):
         return {"loss": self.cost(logits, batch), "positives": positives}
 
 
-def warmed(warmup: int | None, epochs: int, patience: int | None) -> list[Stage]:
-    """A first stage of ``warmup`` epochs, or half of all if None, and one of what is left."""
+def warmed(
+    warmup: int | None, epochs: int, patience: int | None, *, solve: bool = False
+) -> list[Stage]:
+    """A first stage of ``warmup`` epochs, or half of all if None, and one of what is left.
+
+    With ``solve`` the first one takes all images at once, and finds the minimum of its cost.
+    """
     first = -(-epochs // 2) if warmup is None else warmup
     if first >= epochs:
         raise InputError(
             f"a warm-up of {first} of {epochs} epochs leaves nothing to come after it; take more "
             "--epochs, or a smaller --set warmup"
         )
+    warm = Stage(first, patience=patience)
     last = Stage(epochs - first, patience=patience)
-    return [Stage(first, patience=patience), last] if first else [last]
+    return [replace(warm, optimizer="lbfgs", lr=1.0) if solve else warm, last] if first else [last]
 
 
 def refuse_idle(switch: str, on: bool, /, **given: bool) -> None:

@@ -56,6 +56,8 @@ class InteractiveLearning(Method):
             or 10.
         warmup: epochs on known labels alone; None for half of them. Fewer where features train:
             what similar images say keeps a network from learning few labels by heart.
+        solve: take all images at once in the warm-up, by L-BFGS, and find the minimum of its cost;
+            for frozen features, with a weight decay.
     """
 
     uses_side = True
@@ -77,6 +79,7 @@ class InteractiveLearning(Method):
         dictionary: Count = 0,
         a: Rate = 10.0,
         warmup: Epochs | None = None,
+        solve: bool = False,
     ) -> None:
         super().__init__()
         refuse_idle(
@@ -99,9 +102,10 @@ class InteractiveLearning(Method):
         refuse_idle("lambda_f", lambda_f > 0, features=features != "unit")
         refuse_idle("graph=cooccurrence", graph == "cooccurrence", k_a=k_a != 50)
         refuse_idle("a graph_lr", graph_lr > 0, graph_steps=graph_steps != 1)
+        refuse_idle("a warmup", warmup != 0, solve=solve)
         self.lambda_y, self.lambda_f, self.k = lambda_y, lambda_f, k
         self.linking, self.k_a, self.graph_lr, self.graph_steps = graph, k_a, graph_lr, graph_steps
-        self.negative_scale, self.a, self.warmup = negative_scale, a, warmup
+        self.negative_scale, self.a, self.warmup, self.solve = negative_scale, a, warmup, solve
         if dictionary and images == "fixed":
             raise InputError("images=fixed looks in the batch alone; leave dictionary at 0")
         if dictionary and gradient == "neighbours":
@@ -113,7 +117,7 @@ class InteractiveLearning(Method):
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """Known labels alone, then with similar images."""
-        return warmed(self.warmup, epochs, patience)
+        return warmed(self.warmup, epochs, patience, solve=self.solve)
 
     def prepare(self, task: Task) -> None:
         """Count which labels come together."""

@@ -260,9 +260,9 @@ def complete(
     output.write_suspects(done, out.with_name(f"{out.stem}.suspects.csv"))
     if done.suspects:
         worst = done.suspects[0]
-        say(f"{count(len(done.suspects), 'known label')} are unlikely to the model, most of all "
-            f"'{worst.name}' in {worst.image} (score {worst.score:.3f}); worth a look: "
-            f"{out.stem}.suspects.csv")  # fmt: skip
+        say(f"worth a look, in {out.stem}.suspects.csv: {count(len(done.suspects), 'known label')} "
+            f"unlikely to the model, most of all "
+            f"'{worst.name}' in {worst.image} (score {worst.score:.3f})")  # fmt: skip
 
 
 def report(

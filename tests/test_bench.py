@@ -109,6 +109,8 @@ ceiling: all labels
         ("methods: [{name: bce, method: bce}]\nceiling: bce", "needs a baseline"),
         ("methods: [{name: a, method: bce, only: [partial]}]", "there is no strategy 'partial'"),
         ("methods: [{name: a, method: an, choose: {lr: []}}]", "nothing to choose from"),
+        ("methods: [{name: a, method: an, choose: []}]", "methods.0.choose: Value should have at least 1"),
+        ("methods: [{name: a, method: an, choose: {lr: 0.1}}]", "methods.0.choose.0.lr"),
         ("methods: [{name: a, method: an}]\nseeds: [0, 0]", "each once"),
         ("methods: [", "not a spec"),
     ],
@@ -154,6 +156,7 @@ settings: {frozen: all}
 choose:
   - {optimizer: [adam], lr: [0.001, 0.01]}
   - {optimizer: [lbfgs], weight_decay: [0, 0.001, 0.01]}
+  - {optimizer: [lbfgs], weight_decay: [0.01, 1e-1]}  # overlaps
 methods: [{name: a, method: an}]
 """
     )
@@ -161,13 +164,13 @@ methods: [{name: a, method: an}]
     entry = spec.methods[0]
     assert list(choices(spec, entry)) == [
         *({"optimizer": "adam", "lr": lr} for lr in (0.001, 0.01)),
-        *({"optimizer": "lbfgs", "weight_decay": decay} for decay in (0, 0.001, 0.01)),
+        *({"optimizer": "lbfgs", "weight_decay": decay} for decay in (0, 0.001, 0.01, "1e-1")),
     ]
-    assert at_the_edge(spec, entry, {"optimizer": "lbfgs", "weight_decay": 0.01}) == [
-        "weight_decay = 0.01 is the largest tried"
+    assert at_the_edge(spec, entry, {"optimizer": "lbfgs", "weight_decay": "1e-1"}) == [
+        "weight_decay = 0.1 is the largest tried"
     ]
     for inner in (
-        {"optimizer": "lbfgs", "weight_decay": 0.001},
+        {"optimizer": "lbfgs", "weight_decay": 0.01},
         {"optimizer": "lbfgs", "weight_decay": 0},  # nothing is smaller
         {"optimizer": "adam", "lr": 0.001},  # of two, one is always at an edge
     ):

@@ -95,7 +95,19 @@ def test_weight_decay_is_part_of_the_cost() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [{}, {"method": "imcl", "options": {"solve": True}, "optimizer": "adam", "batch": 8}]
+    "call",
+    [
+        {},
+        {"method": "em-apl", "options": {"warmup": 1}},  # its cost changes
+        {
+            "method": "imcl",
+            "options": {"solve": True},
+            "optimizer": "adam",
+            "batch": 8,
+            "schedule": "cosine",  # of the other stage
+            "lr_warmup": 0.5,
+        },
+    ],
 )
 def test_a_run_that_was_stopped_ends_in_the_same_bits(
     call: dict[str, Any], scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,7 +140,10 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
     [
         ({"frozen": "nothing"}, "--frozen"),
         ({"frozen": "lower"}, "--frozen"),
-        ({"batch": 8}, "--batch means nothing to lbfgs"),
+        ({"batch": 8}, "--batch: lbfgs takes one step an epoch"),
+        ({"schedule": "cosine"}, "--schedule: lbfgs"),
+        ({"lr_warmup": 0.1}, "--lr-warmup: lbfgs"),
+        ({"ema": 0.9}, "--ema: lbfgs"),
         ({"clip": 1.0}, "--clip: lbfgs finds"),
         ({"method": "imcl"}, "cannot take all images at once"),
         ({"method": "role"}, "cannot take all images at once"),

@@ -39,7 +39,7 @@ def train(
     size: Annotated[Optional[int], _option(help="Pixels; pictures are squashed to a square. (default: 224)")] = None,  # noqa: UP045
     epochs: Annotated[Optional[int], _option(help="(default: 15)")] = None,  # noqa: UP045
     batch: Annotated[Optional[int], _option(help="Images in a step. (default: 32)")] = None,  # noqa: UP045
-    optimizer: Annotated[Optional[str], _option(help="sgd, adam, adamw, rmsprop; or, with --frozen, lbfgs, which takes all images at once and finds the minimum: quicker, often better, and wants --weight-decay. (default: adam)")] = None,  # noqa: UP045
+    optimizer: Annotated[Optional[str], _option(help="sgd, adam, adamw, rmsprop; or, with --frozen, lbfgs, which takes all images at once and soon comes to the minimum: often better, and wants --weight-decay, such as 1e-3. (default: adam)")] = None,  # noqa: UP045
     lr: Annotated[Optional[float], _option(help="Learning rate. (default: 0.001; of lbfgs 1, the first step that its line search tries)")] = None,  # noqa: UP045
     weight_decay: Annotated[Optional[float], _option(help="Not on biases and norms. (default: 0)")] = None,  # noqa: UP045
     decay_all: Annotated[bool, _option("--decay-all", help="Weight decay on biases and norms too.")] = False,

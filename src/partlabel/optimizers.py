@@ -12,6 +12,7 @@ Groups = list[dict[str, Any]]
 Closure = Callable[[], float]
 
 _ITERATIONS = 20  # of L-BFGS in a step, which is an epoch
+_HISTORY = 20  # past changes that it remembers, each as long as all parameters, twice
 
 
 class WholeBatch(torch.optim.LBFGS):
@@ -20,6 +21,9 @@ class WholeBatch(torch.optim.LBFGS):
     Weight decay is part of the cost here, half its product with the squared weights, so that a
     convex cost has one minimum and this finds it. Where many labels are unknown and features are
     correlated, optimisers that take one small batch after another end some way from it.
+
+    A step goes on from what the last one found, unless the cost has changed since: gradients of
+    different costs say nothing about either, so none is compared over the beginning of a step.
     """
 
     def __init__(self, groups: Groups, lr: float) -> None:
@@ -32,22 +36,34 @@ class WholeBatch(torch.optim.LBFGS):
             max_iter=_ITERATIONS,
             tolerance_grad=1e-9,  # costs are means over many cells, and change little
             tolerance_change=1e-12,
+            history_size=_HISTORY,
             line_search_fn="strong_wolfe",
         )
 
     def step(self, closure: Closure) -> float:  # type: ignore[override]
         """Go on for some iterations; ``closure`` gives the cost and leaves its gradients."""
 
+        is_first = True
+
         def with_decay() -> float:
+            nonlocal is_first
             cost = closure()
             with torch.no_grad():
                 for parameter, decay in self._decayed:
                     cost += decay / 2 * float(parameter.square().sum())
                     if parameter.grad is not None:
                         parameter.grad.add_(parameter, alpha=decay)
+            if is_first:
+                self._forget_last_gradient()
+                is_first = False
             return cost
 
         return super().step(with_decay)  # type: ignore[no-any-return,no-untyped-call]
+
+    def _forget_last_gradient(self) -> None:
+        memory = self.state[self.param_groups[0]["params"][0]]
+        if "prev_flat_grad" in memory:
+            memory["prev_flat_grad"] = self._gather_flat_grad()  # type: ignore[no-untyped-call]
 
 
 _OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from partlabel.errors import InputError, one_of
-from partlabel.methods import METHODS, Method
+from partlabel.methods import METHODS, WHOLE_BATCH, Method
 from partlabel.models import DEFAULT_BACKBONE, Frozen
 from partlabel.models.heads import HEADS
 from partlabel.schedule import SCHEDULES
@@ -79,7 +79,7 @@ def make_settings(**given: Any) -> Settings:
     if given.get("view_bank") and given.get("frozen", "nothing") == "nothing":
         raise InputError("--view-bank is for cached features: with --frozen or --unfreeze last")
     given = {**method.defaults, **given}
-    if given.get("optimizer") == "lbfgs":
+    if given.get("optimizer") == WHOLE_BATCH:
         _check_whole_batch(method, given)
         given.setdefault("lr", 1.0)
     try:
@@ -89,7 +89,7 @@ def make_settings(**given: Any) -> Settings:
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
     stages = made.stages(settings.epochs, settings.patience)  # may refuse what goes not together
-    if any((stage.optimizer or settings.optimizer) == "lbfgs" for stage in stages):
+    if any((stage.optimizer or settings.optimizer) == WHOLE_BATCH for stage in stages):
         if settings.frozen != "all":
             raise InputError("lbfgs takes all images at once, which needs their features: --frozen")
         if settings.clip is not None:
@@ -101,8 +101,10 @@ def _check_whole_batch(method: type[Method], given: dict[str, Any]) -> None:
     if not method.in_one_batch:
         able = ", ".join(name for name, kind in METHODS.items() if kind.in_one_batch)
         raise InputError(f"this method cannot take all images at once as lbfgs does; {able} can")
-    if "batch" in given:
-        raise InputError("--batch means nothing to lbfgs, which takes all images at once")
+    for name in ("batch", "schedule", "lr_warmup", "ema"):
+        if given.get(name) not in (None, "constant", 0):
+            option = name.replace("_", "-")
+            raise InputError(f"--{option}: lbfgs takes one step an epoch, on all images at once")
 
 
 def _read_head(method: type[Method], head: str | None, given: dict[str, Any]) -> dict[str, Any]:

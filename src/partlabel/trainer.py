@@ -22,7 +22,7 @@ from partlabel.ema import follow, make_teacher
 from partlabel.errors import InputError, JobError, some
 from partlabel.interruption import interruptible
 from partlabel.labels import LabelTable
-from partlabel.methods import Method, Stage
+from partlabel.methods import WHOLE_BATCH, Method, Stage
 from partlabel.metrics import evaluate
 from partlabel.models import Classifier
 from partlabel.optimizers import make_optimizer, restore, set_rate
@@ -192,14 +192,16 @@ class Trainer:
         self._end_epoch(stage, len(batches), seen, time.monotonic() - start)
 
     def _takes_all(self, stage: Stage) -> bool:
-        return (stage.optimizer or self.settings.optimizer) == "lbfgs"
+        return (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH
 
     def _step(self, batch: Batch, moment: float) -> None:
         place, settings = self.progress, self.settings
         if not len(batch):
             return
-        schedule = self.stages[place.stage].schedule or settings.schedule
-        set_rate(self.optimizer, factor(schedule, moment, settings.lr_warmup) * place.rate)
+        stage = self.stages[place.stage]
+        if not self._takes_all(stage):
+            schedule = stage.schedule or settings.schedule
+            set_rate(self.optimizer, factor(schedule, moment, settings.lr_warmup) * place.rate)
         asked: list[dict[str, float]] = []
 
         def ask() -> float:

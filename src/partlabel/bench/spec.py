@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from partlabel import simulate
 from partlabel.bench.tables import FIGURES
@@ -17,6 +17,11 @@ from partlabel.settings import make_settings
 FULL = "full"  # the strategy that hides nothing
 
 Grid = dict[str, list[Any]]  # settings, and the values to try of each
+Grids = Annotated[
+    list[Grid],
+    BeforeValidator(lambda given: [given] if isinstance(given, dict) else given),
+    Field(min_length=1),
+]
 
 
 class Strategy(BaseModel):
@@ -37,7 +42,7 @@ class Entry(BaseModel):
     options: dict[str, Any] = Field(default={}, description="The method's own settings.")
     labels: str | None = Field(None, description="A strategy to use instead, such as full.")
     only: list[str] | None = Field(None, description="Of the strategies, those that it can use.")
-    choose: Grid | list[Grid] | None = Field(None, description="Instead of the spec's.")
+    choose: Grids | None = Field(None, description="Instead of the spec's.")
 
 
 class Spec(BaseModel):
@@ -52,7 +57,7 @@ class Spec(BaseModel):
     strategies: list[Strategy]
     seeds: list[int] = [0]
     settings: dict[str, Any] = {}
-    choose: Grid | list[Grid] = {}
+    choose: Grids = [{}]
     methods: list[Entry]
     figures: list[str] | None = Field(None, min_length=1, description="What gets a table.")
     baseline: str | None = Field(None, description="The entry to show differences to.")
@@ -123,15 +128,18 @@ def combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:
 
 def choices(spec: Spec, entry: Entry) -> Iterator[dict[str, Any]]:
     """Every combination of the settings to choose from; one, of nothing, without a choice."""
+    given: list[dict[str, Any]] = []
     for grid in grids_of(spec, entry):
         for values in itertools.product(*grid.values()):
-            yield dict(zip(grid, values, strict=True))
+            choice = dict(zip(grid, values, strict=True))
+            if choice not in given:  # grids may overlap
+                given.append(choice)
+                yield choice
 
 
 def grids_of(spec: Spec, entry: Entry) -> list[Grid]:
     """What an entry may choose from: a combination of one of these."""
-    grids = spec.choose if entry.choose is None else entry.choose
-    return grids if isinstance(grids, list) else [grids]
+    return spec.choose if entry.choose is None else entry.choose
 
 
 def at_the_edge(spec: Spec, entry: Entry, choice: dict[str, Any]) -> list[str]:
@@ -140,15 +148,32 @@ def at_the_edge(spec: Spec, entry: Entry, choice: dict[str, Any]) -> list[str]:
     Of fewer than three values one is always at an edge, and nothing is smaller than 0.
     """
     found = []
-    for grid in grids_of(spec, entry):
-        if grid.keys() != choice.keys() or any(choice[name] not in grid[name] for name in grid):
+    for name, value in choice.items():
+        others = _without(choice, name)
+        tried = [
+            _number(other[name])
+            for other in choices(spec, entry)
+            if name in other and _without(other, name) == others
+        ]
+        numbers = [number for number in tried if number is not None]
+        if len(numbers) < 3 or len(numbers) < len(tried):
             continue
-        for name, values in grid.items():
-            if len(values) > 2 and all(isinstance(value, (int, float)) for value in values):
-                for edge, end in ((min(values), "smallest"), (max(values), "largest")):
-                    if choice[name] == edge != 0:
-                        found.append(f"{name} = {edge:g} is the {end} tried")
+        for edge, end in ((min(numbers), "smallest"), (max(numbers), "largest")):
+            if _number(value) == edge != 0:
+                found.append(f"{name} = {edge:g} is the {end} tried")
     return found
+
+
+def _without(choice: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in choice.items() if key != name}
+
+
+def _number(value: Any) -> float | None:
+    """A number, also if it is written as one that YAML takes for a text, such as 1e-3."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
 
 
 def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from partlabel.methods.assumed import (
     WeightNorm1,
     WeightNorm2,
 )
-from partlabel.methods.base import Method, Predict, Stage, Task
+from partlabel.methods.base import WHOLE_BATCH, Method, Predict, Stage, Task
 from partlabel.methods.bce import Bce
 from partlabel.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.methods.em_apl import EmApl
@@ -26,7 +26,7 @@ from partlabel.methods.saliency import SaliencyRegularization
 from partlabel.methods.selective import ClassAwareSelective, SelfPaced
 from partlabel.methods.spatial import SpatialConsistency
 
-__all__ = ["METHODS", "Method", "Predict", "Stage", "Task"]
+__all__ = ["METHODS", "WHOLE_BATCH", "Method", "Predict", "Stage", "Task"]
 
 METHODS: dict[str, type[Method]] = {
     "bce": Bce,

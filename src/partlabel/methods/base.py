@@ -16,6 +16,8 @@ from partlabel.labels import LabelTable
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
 
+WHOLE_BATCH = "lbfgs"  # the optimiser that takes all images at once
+
 
 class Predict(Protocol):
     """Goes over the clean training pictures, model in evaluation mode."""
@@ -89,7 +91,8 @@ class Method(nn.Module, ABC):
             is the run's.
         uses_side: whether side information means something to it.
         in_one_batch: whether all images can be one batch whose cost is asked for again and again
-            within a step, as the optimiser ``lbfgs`` does.
+            within a step, as the optimiser ``lbfgs`` does: then ``loss`` must change nothing, and
+            its gradient must be that of what it returns.
     """
 
     views: tuple[str, ...] = ("weak",)
@@ -98,7 +101,7 @@ class Method(nn.Module, ABC):
     ema: float | None = None
     members: int = 1
     uses_side: ClassVar[bool] = False
-    in_one_batch: ClassVar[bool] = True
+    in_one_batch: ClassVar[bool] = False
 
     def head(self, features: int, classes: int) -> nn.Module:
         """The head that this method trains, if its maths needs one of its own."""
@@ -148,6 +151,8 @@ class Method(nn.Module, ABC):
 class OnLogits(Method):
     """A method that looks at the logits of one view: subclasses define :meth:`cost`."""
 
+    in_one_batch = True
+
     @abstractmethod
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """What the logits [B, C] of a batch cost."""
@@ -164,7 +169,7 @@ def warmed(
 ) -> list[Stage]:
     """A first stage of ``warmup`` epochs, or half of all if None, and one of what is left.
 
-    With ``solve`` the first one takes all images at once, and finds the minimum of its cost.
+    With ``solve`` the first one takes all images at once.
     """
     first = -(-epochs // 2) if warmup is None else warmup
     if first >= epochs:
@@ -172,9 +177,11 @@ def warmed(
             f"a warm-up of {first} of {epochs} epochs leaves nothing to come after it; take more "
             "--epochs, or a smaller --set warmup"
         )
-    warm = Stage(first, patience=patience)
     last = Stage(epochs - first, patience=patience)
-    return [replace(warm, optimizer="lbfgs", lr=1.0) if solve else warm, last] if first else [last]
+    if not first:
+        return [last]
+    warm = Stage(first, patience=patience)
+    return [replace(warm, optimizer=WHOLE_BATCH, lr=1.0) if solve else warm, last]
 
 
 def refuse_idle(switch: str, on: bool, /, **given: bool) -> None:

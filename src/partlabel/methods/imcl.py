@@ -56,12 +56,11 @@ class InteractiveLearning(Method):
             or 10.
         warmup: epochs on known labels alone; None for half of them. Fewer where features train:
             what similar images say keeps a network from learning few labels by heart.
-        solve: take all images at once in the warm-up, by L-BFGS, and find the minimum of its cost;
+        solve: take all images at once in the warm-up, by L-BFGS, which soon comes to the minimum;
             for frozen features, with a weight decay.
     """
 
     uses_side = True
-    in_one_batch = False  # neighbours are found in a batch, and the graph learns as it goes
 
     def __init__(
         self,

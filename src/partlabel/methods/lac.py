@@ -74,7 +74,6 @@ class LabelAwareConsistency(Method):
 
     owed: Tensor
     views: tuple[str, ...] = ("weak", "strong")
-    in_one_batch = False  # the queue moves on with every batch
     defaults: ClassVar[dict[str, Any]] = {
         "optimizer": "adamw",
         "weight_decay": 0.01,

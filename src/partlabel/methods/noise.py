@@ -30,6 +30,8 @@ class LatentNoise(Method):
             if some labels are known to be absent.
     """
 
+    in_one_batch = True
+
     def __init__(
         self,
         scores: Shown = "visual",

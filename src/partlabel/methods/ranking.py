@@ -70,6 +70,7 @@ class Wsabie(OnLogits):
     """
 
     name: ClassVar[str] = "wsabie"
+    in_one_batch = False  # ranks change by leaps
 
     def __init__(self, width: Size = 50, vectors: str = "cooccurrence", margin: Rate = 1.0) -> None:
         super().__init__()

@@ -90,6 +90,8 @@ class ClassAwareSelective(OnLogits):
 
     frequency: Tensor
 
+    in_one_batch = False  # weights of the cost get no gradient
+
     def __init__(
         self,
         ignored: Annotated[int, Field(ge=0)] = 5,

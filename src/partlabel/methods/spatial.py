@@ -28,6 +28,8 @@ class SpatialConsistency(ExpectedPositive):
         momentum: how slowly the other model follows.
     """
 
+    in_one_batch = False  # a teacher follows from step to step
+
     def __init__(
         self,
         expected: Rate | None = None,

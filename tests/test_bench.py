@@ -109,7 +109,10 @@ ceiling: all labels
         ("methods: [{name: bce, method: bce}]\nceiling: bce", "needs a baseline"),
         ("methods: [{name: a, method: bce, only: [partial]}]", "there is no strategy 'partial'"),
         ("methods: [{name: a, method: an, choose: {lr: []}}]", "nothing to choose from"),
-        ("methods: [{name: a, method: an, choose: []}]", "methods.0.choose: Value should have at least 1"),
+        (
+            "methods: [{name: a, method: an, choose: []}]",
+            "methods.0.choose: Value should have at least 1",
+        ),
         ("methods: [{name: a, method: an, choose: {lr: 0.1}}]", "methods.0.choose.0.lr"),
         ("methods: [{name: a, method: an}]\nseeds: [0, 0]", "each once"),
         ("methods: [", "not a spec"),

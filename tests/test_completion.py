@@ -176,8 +176,27 @@ def test_commands_write_what_it_rests_on(
         ("--out=/dev/null", "three files"),
         (f"--out={tmp_path}/no/such.csv", "no such folder"),
     ):
-        assert main(["complete", str(run.folder), "-o", str(out), wrong, *cache]) == 2
+        call = ["complete", str(run.folder), "-o", str(out), "--overwrite", wrong, *cache]
+        assert main(call) == 2
         assert word in capsys.readouterr().err
+    before = out.read_bytes()
+    assert main(["complete", str(run.folder), "-o", str(out), *cache]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert out.read_bytes() == before
+
+
+def test_other_ways_to_ask_are_told(place: Place) -> None:
+    """Where little is filled in: what would be, as it then is."""
+    labels = simulate.hide(place.truth, "partial", 0.4, 3, holdout=0.1)
+    run = place.train(labels, "little", method="bce", seed=3)
+    notes: list[str] = []
+    done = place.complete(run, 0.99, note=notes.append)
+    assert done.share < 0.5
+    told = [note for note in notes if "otherwise" in note]
+    less = place.complete(run, 0.9)
+    assert less.share > done.share
+    assert told
+    assert f"{100 * less.share:.0f}% with --min-precision 0.9" in told[0]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def fails(path: Path, content: bytes | str, format: str | None = None) -> str:
 CSV = [
     ("image,cat\na,1\nb,2\n", "FILE, line 3, column 'cat': '2' is not allowed; write 1"),
     ("image,cat\na,-1\n", "line 2, column 'cat': '-1' is not allowed"),
-    ("image,cat\n\n\na,1\n\nb,yes\n", "FILE, line 6, column 'cat': 'yes' is not allowed"),
+    ("image,cat\n\n\na,1\n\nb,maybe\n", "FILE, line 6, column 'cat': 'maybe' is not allowed"),
     ('image,cat\n"x\ny",1\nb,1\nc,x\n', "FILE, line 5, column 'cat': 'x' is not allowed"),
     ("image,cat,dog\na,1\n", "FILE, line 2: 2 fields, but the header has 3"),
     ("image,cat\na,1\nb,1,1\n", "FILE, line 3: 3 fields, but the header has 2"),
@@ -60,9 +60,26 @@ def test_csv(content: str, message: str, tmp_path: Path) -> None:
     assert message in fails(tmp_path / "labels.csv", content)
 
 
+@pytest.mark.parametrize("first", ["image", "filename", "File", "path", "photo"])
+def test_words_for_labels_and_for_the_image(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        f"{first},split,cat,dog\na.jpg,train,yes,No\nb.jpg,test,TRUE,\nc.jpg,,0,false\n"
+    )
+    table = read_labels(path)
+    assert table.dense().tolist() == [[1, -1], [1, 0], [-1, -1]]
+    assert list(table.ids) == ["a.jpg", "b.jpg", "c.jpg"]
+    assert table.splits is not None
+
+
+def test_other_tables_with_a_file_column_are_no_label_files(tmp_path: Path) -> None:
+    message = fails(tmp_path / "t.csv", "filename,width,note\na.jpg,640,sunny\n")
+    assert "looks like no label format" in message
+
+
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
-    content = 'image,cat\r\n\r\n"x\r\ny",1\r\n\r\nb,no\r\n'
-    assert "line 6, column 'cat': 'no'" in fails(tmp_path / "t", content, "csv")
+    content = 'image,cat\r\n\r\n"x\r\ny",1\r\n\r\nb,so\r\n'
+    assert "line 6, column 'cat': 'so'" in fails(tmp_path / "t", content, "csv")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from partlabel.checkpoint import load_state, same
 from partlabel.completion import complete
 from partlabel.errors import InputError, JobError
 from partlabel.interruption import interruptible
-from partlabel.labels import MODEL, Cells
+from partlabel.labels import HUMAN, MODEL, Cells
 from partlabel.methods import METHODS, Method, Predict, Stage
 from partlabel.prediction import gather
 from partlabel.run import Run, load
@@ -156,6 +156,12 @@ def test_labels_of_a_model_stay_so_and_are_no_truth(scene: Path, tmp_path: Path)
     done = complete(run, 0.9).table
     assert np.array_equal(done.cells.sources_or_human(), sources)
     assert np.array_equal(done.dense(), table.dense())
+    people = table.with_cells(cells.where(sources == HUMAN))
+    measured = evaluate(run, mixed, scene / "images")
+    assert measured.per_class.present.sum() == people.counts().present.sum()
+    assert dict(measured) == pytest.approx(
+        dict(evaluate(run, people, scene / "images")), nan_ok=True
+    )
 
 
 def test_classes_left_out_keep_their_labels(scene: Path, tmp_path: Path) -> None:

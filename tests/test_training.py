@@ -22,6 +22,7 @@ from partlabel.methods.bce import Bce
 from partlabel.report import build as build_report
 from partlabel.run import Run
 from partlabel.scoring import evaluate, own_thresholds
+from partlabel.selection import choose_rows
 from partlabel.settings import make_settings
 
 TINY: dict[str, Any] = {
@@ -242,6 +243,15 @@ def test_commands_from_labels_to_completion(
                  "--json", str(figures)]) == 0  # fmt: skip
     assert "mAP" in capsys.readouterr().out
     assert 0 <= json.loads(figures.read_text())["mAP"] <= 1
+    assert main(["evaluate", str(run), "--reserved", "--json", str(figures)]) == 0
+    chosen = choose_rows(Run(run).labels, Run(run).settings)
+    kept = json.loads(figures.read_text())["per_class"]
+    present = chosen.table.subset(chosen.reserved).counts().present
+    assert [one["present"] for one in kept] == present.tolist()
+    capsys.readouterr()
+    for wrong in ([], [str(hidden), "--reserved"], ["--reserved", *images]):
+        assert main(["evaluate", str(run), *wrong]) == 2
+        assert "or --reserved" in capsys.readouterr().err
 
     done = tmp_path / "done.csv"
     assert main(["complete", str(run), "-o", str(done), "--min-precision", "0.5"]) == 0

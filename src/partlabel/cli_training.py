@@ -12,6 +12,7 @@ from partlabel.errors import InputError, PartlabelWarning, count
 
 Images = Annotated[Path, typer.Option("--images", help="Folder of the images.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 Cache = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation
     typer.Option(help="Where features are kept; PARTLABEL_CACHE, or the user's cache folder."),
@@ -149,8 +150,9 @@ def methods(
 
 def evaluate(
     run: RunFolder,
-    labels: Annotated[Path, typer.Argument(help="A label file.")],
-    images: Annotated[Optional[Path], typer.Option("--images", help="Folder of the images; needed unless --estimates.")] = None,  # noqa: UP045
+    labels: Annotated[Optional[Path], typer.Argument(help="A label file; none with --reserved.")] = None,  # noqa: UP045
+    images: Annotated[Optional[Path], typer.Option("--images", help="Folder of the images; needed unless --reserved or --estimates.")] = None,  # noqa: UP045
+    reserved: Annotated[bool, typer.Option("--reserved", help="On those of the run's own validation images that nothing was chosen on: for labels without a test split.")] = False,
     estimates: Annotated[bool, typer.Option("--estimates", help="Not the classifier, but the method's own estimates of its training labels (role).")] = False,
     split: Annotated[Optional[str], typer.Option(help="Only this split.")] = None,  # noqa: UP045
     threshold: Annotated[float, typer.Option(help="A class is predicted from this score up.")] = 0.5,
@@ -162,7 +164,11 @@ def evaluate(
 ) -> None:  # fmt: skip
     """Measure a run on known labels.
 
-    Example: partlabel evaluate run labels.csv --images photos/ --split test
+    Labels that a model filled in are left out.
+
+    Examples: partlabel evaluate run labels.csv --images photos/ --split test
+
+    partlabel evaluate run --reserved
     """
     from partlabel import display, formats, metrics, scoring
     from partlabel.files import atomic_file
@@ -170,21 +176,26 @@ def evaluate(
     from partlabel.terminal import say
     from partlabel.training import task_of
 
-    table = formats.read_labels(labels, format, unlisted)
-    table = table if split is None else table.split(split)
     if estimates and own_thresholds:
         raise InputError("--own-thresholds are the classifier's; --estimates has none")
-    if estimates:
-        result = scoring.evaluate_estimates(Run(run), table, threshold)
-    elif images is None:
-        raise InputError("say where the images are with --images DIR (only --estimates needs none)")
+    if reserved == (labels is not None) or (reserved and (images or split or estimates)):
+        raise InputError("name a label file to measure on, or --reserved, which needs no other")
+    limits = scoring.own_thresholds(Run(run)) if own_thresholds else threshold
+    if labels is None:
+        result = scoring.evaluate_reserved(Run(run), limits, cache)
     else:
-        limits = scoring.own_thresholds(Run(run)) if own_thresholds else threshold
-        result = scoring.evaluate(Run(run), table, images, limits, cache)
-        known = int((table.ids.find(task_of(Run(run)).labels.ids) >= 0).sum())
-        if known:
-            say(f"{known:,} of {len(table):,} images were trained on: figures flatter the run; "
-                "--split measures on some of them")  # fmt: skip
+        table = formats.read_labels(labels, format, unlisted)
+        table = table if split is None else table.split(split)
+        if estimates:
+            result = scoring.evaluate_estimates(Run(run), table, threshold)
+        elif images is None:
+            raise InputError("say where the images are with --images DIR")
+        else:
+            result = scoring.evaluate(Run(run), table, images, limits, cache)
+            known = int((table.ids.find(task_of(Run(run)).labels.ids) >= 0).sum())
+            if known:
+                say(f"{known:,} of {len(table):,} images were trained on: figures flatter the run; "
+                    "measure on others with --split, or with --reserved")  # fmt: skip
     display.show_evaluation(result, Run(run).record.classes)
     if json_file is not None:
         figures = {name: None if math.isnan(value) else value for name, value in result.items()}
@@ -207,6 +218,7 @@ def predict(
         typer.Option(help="A class is present from this score up; else chosen on validation."),
     ] = None,
     to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
+    overwrite: Overwrite = False,
 ) -> None:
     """Label images with a run: a value and a score for each class.
 
@@ -215,6 +227,7 @@ def predict(
     from partlabel import scoring
     from partlabel.run import Run
 
+    _check_free(out, overwrite)
     table, broken = scoring.predict(Run(run), images, threshold)
     _write(table, out, to)
     for message in broken:
@@ -227,6 +240,7 @@ def complete(
     min_precision: Annotated[float, typer.Option(help="Share of the labels filled in that must be right.")] = 0.95,
     guarantee: Annotated[Optional[str], typer.Option(help="On whose labels it rests: class, each on its own; pooled, all together. (default: class, those with too few labels pooled)")] = None,  # noqa: UP045
     to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
+    overwrite: Overwrite = False,
     cache: Cache = None,
 ) -> None:  # fmt: skip
     """Fill in the unknown labels of the run's own label file; known ones are never changed.
@@ -253,6 +267,7 @@ def complete(
         raise InputError(f"{out}: complete writes three files side by side; name the first of them")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out}: there is no such folder")
+    _check_free(out, overwrite)
     done = fill(Run(run), min_precision, cast("Any", guarantee), cache, note)
     _write(done.table, out, to)
     output.show(done)
@@ -270,6 +285,7 @@ def report(
     truth: Annotated[Optional[Path], typer.Option(help="A label file with more of the true labels: shows what became of unknown ones.")] = None,  # noqa: UP045
     baseline: Annotated[Optional[Path], typer.Option(metavar="RUN2", help="Another run on the same labels to compare with.")] = None,  # noqa: UP045
     boxes: Annotated[Optional[Path], typer.Option(help="A file of boxes (image,class,left,top,right,bottom): shows whether class maps are highest on objects.")] = None,  # noqa: UP045
+    min_precision: Annotated[float, typer.Option(help="What `complete` is to promise, in the part that shows what it would.")] = 0.95,
     landscape: Annotated[bool, typer.Option("--landscape", help="Also draw the loss around the trained weights; takes minutes if the backbone was trained.")] = False,
     cache: Cache = None,
     format: Annotated[Optional[str], typer.Option(help="Format of the true labels.")] = None,  # noqa: UP045
@@ -290,7 +306,15 @@ def report(
     table = None if truth is None else formats.read_labels(truth, format, unlisted)
     other = None if baseline is None else Run(baseline)
     stated = None if boxes is None else read_boxes(boxes)
-    path = build(Run(run), cache, truth=table, baseline=other, boxes=stated, landscape=landscape)
+    path = build(
+        Run(run),
+        cache,
+        truth=table,
+        baseline=other,
+        boxes=stated,
+        landscape=landscape,
+        precision=min_precision,
+    )
     say(f"wrote {path}")
 
 
@@ -333,6 +357,12 @@ def bench(
     failed = sum("error" in result for result in results)
     if failed:
         raise JobError(f"{failed} of {len(results)} trainings failed, see beneath the tables")
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    """Refuse to replace a file, which may be someone's labels."""
+    if out.is_file() and not overwrite:
+        raise InputError(f"{out}: exists; name another, or say --overwrite")
 
 
 def _write(table: Any, out: Path, to: str) -> None:

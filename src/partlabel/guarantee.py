@@ -24,6 +24,9 @@ from partlabel.labels import ABSENT, PRESENT
 CONFIDENCE = 0.95
 _STEP = 1.1  # from one rank to the next
 _PLENTY = 3  # times the fewest labels: a class with so many is never pooled
+_STRONG = (
+    0.001  # doubt that the first part may leave if a class is to pass on its own in the second
+)
 
 Basis = Literal["class", "pooled", ""]
 
@@ -207,7 +210,8 @@ def _ladder(cells: Judged, precision: float, floor: float = 0.0) -> NDArray[Any]
 def _stands(first: Held, second: Held, j: int, value: int, precision: float) -> bool:
     """Whether a class has labels enough to be judged by: the second part is not asked for values.
 
-    It has if the first part speaks for some threshold, or if there are plenty.
+    It has if the first part speaks strongly for some threshold, or if there are plenty. One that
+    hardly passes on the first part would often fail on the second, and get nothing.
     """
     cells = _judged(first, [j], value)
     sizes = [int((held.labels[:, j] != 0).sum()) for held in (first, second)]
@@ -215,7 +219,7 @@ def _stands(first: Held, second: Held, j: int, value: int, precision: float) -> 
         return False
     plenty = (first.labels[:, j] == value).sum() * sizes[1] / sizes[0]
     doubts = (cells.beyond(limit).doubt(precision) for limit in _ladder(cells, precision))
-    return bool(plenty >= _PLENTY * fewest(precision) or min(doubts, default=1) <= 1 - CONFIDENCE)
+    return bool(plenty >= _PLENTY * fewest(precision) or min(doubts, default=1) <= _STRONG)
 
 
 def _judged(held: Held, classes: Sequence[int], value: int) -> Judged:

@@ -23,7 +23,7 @@ from partlabel.models import Classifier
 from partlabel.prediction import InputSource, gather
 from partlabel.prediction import predict as ask
 from partlabel.run import Run
-from partlabel.selection import locate_all
+from partlabel.selection import by_humans, choose_rows, locate_all
 from partlabel.training import task_of
 
 Scores = NDArray[np.float64]
@@ -92,11 +92,11 @@ def evaluate(
     threshold: float | Scores = 0.5,
     cache: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
-    """The figures of a run on a table; its classes must be known to the run.
+    """The figures of a run on what people say in a table; the run must know its classes.
 
     Also ``top3_recall``, see :func:`metrics.top_recall`.
     """
-    classes = run.record.classes
+    table, classes = by_humans(table), run.record.classes
     missing = [name for name in classes if name not in table.classes]
     if len(missing) == len(classes):
         raise InputError(f"the labels have none of the run's classes, such as {some(classes)}")
@@ -106,6 +106,19 @@ def evaluate(
     rows = scored.readable
     scores, truth = scored.scores[rows], scored.table.dense()[rows]
     return measure(scores, truth, threshold).plus(top3_recall=top_recall(scores, truth, 3))
+
+
+def evaluate_reserved(
+    run: Run, threshold: float | Scores = 0.5, cache: str | os.PathLike[str] | None = None
+) -> Evaluation:
+    """The figures of a run on those of its own validation images that nothing was chosen on."""
+    chosen = choose_rows(run.labels, run.settings)
+    if not len(chosen.reserved):
+        raise InputError(
+            f"{run.folder}: reserved no images; train with validation images that have labels of "
+            "both kinds, and without --reserve 0"
+        )
+    return evaluate(run, chosen.table.subset(chosen.reserved), run.record.images, threshold, cache)
 
 
 def evaluate_estimates(run: Run, table: LabelTable, threshold: float = 0.5) -> Evaluation:

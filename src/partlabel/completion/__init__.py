@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,14 +11,22 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from partlabel.completion.assessment import Assessment, Guarantee, assess
-from partlabel.completion.notes import elsewhere, silent_classes, unlike, why_nothing
+from partlabel.completion.notes import (
+    elsewhere,
+    silent_classes,
+    unlike,
+    ways_to_more,
+    why_nothing,
+)
 from partlabel.errors import InputError
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.run import Run
 from partlabel.scoring import Scored, Scores, filled_table, score
 from partlabel.selection import Selection, choose_rows
 
-__all__ = ["Assessment", "Completion", "Suspect", "assess", "complete"]
+__all__ = ["Assessment", "Completion", "Suspect", "assess", "check_precision", "complete"]
+
+_LITTLE = 0.5  # share of the unknown labels: where less is filled in, other ways are told
 
 
 class Suspect(NamedTuple):
@@ -41,7 +49,6 @@ class Completion:
         filled: [C] number of unknown cells that became present, and absent.
         unknown: number of cells that were unknown before.
         suspects: known labels that look wrong; the least likely first.
-        precision: that was asked for.
         assessment: what held-out labels say.
     """
 
@@ -49,8 +56,12 @@ class Completion:
     filled: dict[int, NDArray[np.int64]]
     unknown: int
     suspects: list[Suspect]
-    precision: float
     assessment: Assessment
+
+    @property
+    def precision(self) -> float:
+        """What was asked for."""
+        return self.assessment.precision
 
     @property
     def share(self) -> float:
@@ -75,12 +86,7 @@ def complete(
         cache: where features are kept.
         note: is told what the user should know.
     """
-    if not 0 < min_precision < 1:
-        hint = f"; did you mean {min_precision / 100:g}?" if 1 < min_precision < 100 else ""
-        raise InputError(
-            f"min_precision is {min_precision:g}; it must lie between 0 and 1"
-            + (hint or ": no number of labels shows that all are right")
-        )
+    check_precision(min_precision)
     chosen = choose_rows(run.labels, run.settings)
     scored = score(run, chosen.table, run.record.images, cache)
     table, known = chosen.table, chosen.table.dense()
@@ -95,11 +101,16 @@ def complete(
     inside = np.concatenate([chosen.train, chosen.val, chosen.reserved])
     outside = np.setdiff1d(np.arange(len(table)), inside)
     unknown = (known == 0) & scored.readable[:, None]
-    less = None
-    if not nothing and not any(number.any() for number in filled.values()):
-        less = _what_could_be_shown(training, first, second, min_precision, run.settings.seed)
+    share, ways = float(np.mean(values[known == 0] != 0)) if unknown.any() else 1.0, {}
+    if not nothing and share < _LITTLE:
+        ways = {
+            way: float(np.mean(found.promises.decide(logits)[known == 0] != 0))
+            for way, asked, kind in _other_ways(min_precision, guarantee)
+            for found in [assess(training, first, second, asked, kind, run.settings.seed)]
+        }
     more = [
-        silent_classes(assessment, chosen, min_precision, less),
+        silent_classes(assessment, chosen),
+        ways_to_more(share, ways),
         unlike(assessment, logits[chosen.train], unknown[chosen.train], table.classes),
         elsewhere(values[outside][unknown[outside]]),
     ]
@@ -110,9 +121,18 @@ def complete(
         filled,
         int((known == 0).sum()),
         _suspects(chosen, values, logits, min_precision) if not nothing else [],
-        min_precision,
         assessment,
     )
+
+
+def check_precision(precision: float) -> None:
+    """Refuse what no precision can be."""
+    if not 0 < precision < 1:
+        hint = f"; did you mean {precision / 100:g}?" if 1 < precision < 100 else ""
+        raise InputError(
+            f"min_precision is {precision:g}; it must lie between 0 and 1"
+            + (hint or ": no number of labels shows that all are right")
+        )
 
 
 def _full_table(
@@ -130,21 +150,16 @@ def _full_table(
     return completed.merge(given.with_classes(left_out)) if left_out else completed
 
 
-def _what_could_be_shown(
-    training: LabelTable,
-    first: tuple[LabelTable, Scores],
-    second: tuple[LabelTable, Scores],
-    precision: float,
-    seed: int,
-) -> tuple[float, float] | None:
-    """A lower precision at which something could be filled in, and the share of labels that is."""
-    for lower in (0.9, 0.8, 0.7, 0.6):
+def _other_ways(
+    precision: float, guarantee: Guarantee | None
+) -> Iterator[tuple[str, float, Guarantee | None]]:
+    """Ways to ask for less: what to say, which precision, on whose labels it rests."""
+    if guarantee != "pooled":
+        yield "--guarantee pooled", precision, "pooled"
+    for lower in (0.9, 0.8, 0.7):
         if lower < precision:
-            found = assess(training, first, second, lower, None, seed)
-            share = sum(found.filled.values())
-            if share > 0:
-                return lower, share
-    return None
+            yield f"--min-precision {lower:g}", lower, guarantee
+            return
 
 
 def _suspects(

@@ -32,6 +32,7 @@ class Assessment:
     """What labels that were held out say of a run's scores.
 
     Args:
+        precision: that was asked for.
         calibration: makes probabilities of them.
         promises: how sure the model must be, for each kind of label of each class.
         before, after: what the model says against what is there, on labels that nothing was chosen
@@ -40,6 +41,7 @@ class Assessment:
         expected: share of those labels that should be present, by calibrated scores.
     """
 
+    precision: float
     calibration: Calibration
     promises: Promises
     before: Bins
@@ -76,6 +78,7 @@ def assess(
     known = second.labels != 0
     present, decided = second.labels[known] == PRESENT, promises.decide(second.scores)[known]
     return Assessment(
+        precision,
         calibration,
         promises,
         reliability(reserved[1][known], present),

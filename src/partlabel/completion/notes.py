@@ -40,13 +40,9 @@ def why_nothing(chosen: Selection, reserve: float, precision: float) -> str:
     )
 
 
-def silent_classes(
-    assessment: Assessment,
-    chosen: Selection,
-    precision: float,
-    less: tuple[float, float] | None = None,
-) -> str:
-    """Which classes get nothing, and why; ``less``: at which lower precision what share would."""
+def silent_classes(assessment: Assessment, chosen: Selection) -> str:
+    """Which classes get nothing, and why."""
+    precision = assessment.precision
     both = zip(assessment.promises.present, assessment.promises.absent, strict=True)
     silent = [j for j, promises in enumerate(both) if not any(one.basis for one in promises)]
     if not silent:
@@ -67,10 +63,14 @@ def silent_classes(
             "labels of a class, all right, or more with some wrong. More validation images (--val, "
             "or a split 'holdout') or a lower --min-precision help"
         )
-    if less is not None:
-        reasons[-1] += f": at {less[0]:g}, {less[1]:.0%} of such labels would be filled in"
     number = count(len(silent), "class", "classes")
     return f"nothing is filled in for {number}: " + "; and ".join(reasons)
+
+
+def ways_to_more(share: float, ways: dict[str, float]) -> str:
+    """Which other ways to ask would fill in more; the share of unknown labels by way."""
+    better = [f"{100 * found:.0f}% with {way}" for way, found in ways.items() if found > share]
+    return f"more would be filled in otherwise: {', '.join(better)}" if better else ""
 
 
 def unlike(assessment: Assessment, logits: Scores, cells: NDArray[np.bool_], names: Names) -> str:

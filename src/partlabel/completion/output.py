@@ -39,7 +39,8 @@ def show(done: Completion) -> None:
     columns = [("labels", False), ("tested for", False), ("classes", True), ("filled in", True)]
     console().print(grid([*columns, ("right where tested", True)], rows))
     if not total[PRESENT]:
-        say("no present label could be promised: too few of the reserved labels are scored so high")
+        say("no present label could be promised: too few of the reserved labels are scored so high "
+            "and right; more validation images or a lower --min-precision help")  # fmt: skip
 
 
 def groups(done: Completion) -> Iterator[tuple[int, Basis, list[int]]]:

@@ -17,8 +17,16 @@ from partlabel.formats.source import Source
 from partlabel.formats.stated import Notes, Stated, only_once
 from partlabel.labels import LabelTable, Names
 
+_IMAGE = (
+    "image",
+    "filename",
+    "file",
+    "path",
+    "photo",
+    "picture",
+)  # what the first column is called
 _HINT = (
-    "write 1 (present), 0 (absent) or leave the cell empty (unknown); "
+    "write 1 or yes (present), 0 or no (absent), or leave the cell empty (unknown); "
     "if the column is no class, take it out"
 )
 
@@ -31,13 +39,18 @@ class Csv(Format):
     lists_every_cell = True
 
     def matches(self, source: Source) -> bool:
-        """The first column is called image; in what may be ``cells``, all others hold labels."""
-        if source.kind != "text" or source.header[0].lower() != "image" or len(source.header) < 2:
+        """The first column is called image, or so; where in doubt, all others hold labels."""
+        if source.kind != "text" or len(source.header) < 2:
             return False
-        if source.header[1:] in (["class"], ["label"], ["tags"]):  # a row a label: not this format
+        first, *others = source.header
+        if first.lower() not in _IMAGE or first == "Path":  # as chexpert has it
             return False
-        if {"class", "value"} <= set(source.header):
-            values = {value.strip() for fields in sample(source) for value in fields[1:]}
+        if others in (["class"], ["label"], ["tags"]):  # a row a label: not this format
+            return False
+        if first.lower() != "image" or {"class", "value"} <= set(others):
+            columns = [i for i, name in enumerate(source.header) if i and name != "split"]
+            rows = sample(source)
+            values = {row[i].strip() for row in rows for i in columns if i < len(row)}
             return values <= set(ABSENT_OR_PRESENT)
         return True
 

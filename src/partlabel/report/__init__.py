@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from partlabel.completion import Assessment, assess
+from partlabel.completion import Assessment, assess, check_precision
 from partlabel.completion.notes import why_nothing
 from partlabel.errors import count
 from partlabel.files import atomic_file
@@ -36,7 +36,6 @@ from partlabel.report.trust import trust
 from partlabel.run import Record, Run
 from partlabel.selection import choose_rows
 
-_PRECISION = 0.95  # at which labels count as filled in
 _SAMPLES, _MOST_OPEN = 18, 4
 
 
@@ -48,6 +47,7 @@ def build(
     baseline: Run | None = None,
     boxes: BoxFile | None = None,
     landscape: bool = False,
+    precision: float = 0.95,
 ) -> Path:
     """Write ``report.html`` into the folder of a run, and return its path.
 
@@ -58,11 +58,13 @@ def build(
         baseline: a run on the same labels to compare with.
         boxes: where objects are, to see whether the highest places of class maps lie on them.
         landscape: also draw the loss around the trained weights.
+        precision: that ``complete`` is to promise.
     """
+    check_precision(precision)
     sample = take_sample(run, cache, truth, baseline)
     settings, record = run.settings, run.record
     result = evaluate(sample.run.val, sample.val_labels)
-    assessment = _assess(sample)
+    assessment = _assess(sample, precision)
     games = {} if boxes is None else pointing_game(sample, boxes, cache)
     surveyed = {s.name: survey(s.run, s.name, cache) for s in sample.runs if landscape}
     page = _template().render(
@@ -82,7 +84,7 @@ def build(
         ),
         histogram_about=_about_histogram(sample),
         after_scores=[
-            *trust(assessment, sample.classes, _why_nothing(run)),
+            *trust(assessment, sample.classes, _why_nothing(run, precision)),
             *parts.unknown_labels(sample),
             *parts.pseudo_labels(sample),
             *beliefs(sample),
@@ -102,21 +104,21 @@ def build(
     return path
 
 
-def _assess(sample: Sample) -> Assessment:
+def _assess(sample: Sample, precision: float) -> Assessment:
     validated = np.arange(len(sample.rows), len(sample.looked_at))
     return assess(
         sample.training,
         (sample.looked_at.subset(validated), sample.run.val),
         (sample.reserved, sample.run.reserved),
-        _PRECISION,
+        precision,
         None,
         sample.run.run.settings.seed,
     )
 
 
-def _why_nothing(run: Run) -> str:
+def _why_nothing(run: Run, precision: float) -> str:
     settings = run.settings
-    return why_nothing(choose_rows(run.labels, settings), settings.reserve, _PRECISION)
+    return why_nothing(choose_rows(run.labels, settings), settings.reserve, precision)
 
 
 def _template() -> jinja2.Template:

@@ -60,10 +60,10 @@ def _promised(assessment: Assessment, classes: list[str]) -> list[Part]:
     filled = assessment.filled
     caption = (
         "From which calibrated score up a label is filled in as present, and from which down as "
-        "absent, so that 95% of these are right; and how many of the reserved labels beyond that "
-        "were right. A class with few labels is tested together with others (pooled). Of the "
-        f"reserved labels, {percent(filled[PRESENT])}% would have been filled in as present and "
-        f"{percent(filled[ABSENT])}% as absent."
+        f"absent, so that {100 * assessment.precision:g}% of these are right; and how many of the "
+        "reserved labels beyond that were right. A class with few labels is tested together with "
+        f"others (pooled). Of the reserved labels, {percent(filled[PRESENT])}% would have been "
+        f"filled in as present and {percent(filled[ABSENT])}% as absent."
     )
     header = ["class", "present from", "right", "tested on", "absent to", "right", "tested on"]
     return [Part("What `complete` promises", caption, header=header, rows=rows, words=True)]

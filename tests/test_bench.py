@@ -14,12 +14,18 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.stats import ttest_rel
 
-from partlabel import LabelTable, metrics, simulate
+from partlabel import LabelTable, metrics, read_labels, simulate, write_labels
 from partlabel.bench import read_spec, run, tables
 from partlabel.bench.cells import label_shares
 from partlabel.bench.curves import draw_curves, plot_curves
 from partlabel.bench.sheets import on_terminal
-from partlabel.bench.spec import at_the_edge, choices, combinations
+from partlabel.bench.spec import (
+    Spec,
+    at_the_edge,
+    choices,
+    combinations,
+    read_table,
+)
 from partlabel.bench.tables import FIGURES
 from partlabel.cli import main
 from partlabel.run import Run
@@ -149,6 +155,34 @@ methods:
     assert [len(list(choices(spec, entry))) for entry in spec.methods] == [4, 1, 1]
     assert list(choices(spec, spec.methods[1])) == [{"lr": 0.1}]
     assert list(choices(spec, spec.methods[2])) == [{}]
+
+
+def test_a_file_without_splits_gets_them(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "partial.csv")
+    write_labels(table.with_splits(None), tmp_path / "t.csv")
+    spec = Spec.model_validate(
+        {
+            "labels": str(tmp_path / "t.csv"),
+            "images": str(scene / "images"),
+            "strategies": [{"strategy": "full"}],
+            "settings": {
+                "backbone": "test_efficientnet",
+                "weights": "none",
+                "size": 32,
+                "frozen": "all",
+                "epochs": 1,
+                "drop_empty": True,
+            },
+            "methods": [{"name": "a", "method": "bce"}],
+        }
+    )
+    cut = read_table(spec)
+    assert cut.splits is not None
+    assert 0 < cut.in_split("test").sum() < cut.in_split("train").sum()
+    told: list[str] = []
+    (found,) = run(spec, tmp_path / "out", told=told.append)
+    assert found["evaluated_classes"] > 0
+    assert any("of the labels to train on are known" in line for line in told)
 
 
 def test_a_choice_among_several_grids_and_at_their_edges(scene: Path, tmp_path: Path) -> None:

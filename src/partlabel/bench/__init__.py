@@ -23,12 +23,12 @@ from partlabel.bench.spec import (
     choices,
     combinations,
     read_spec,
+    read_table,
     settings_of,
 )
 from partlabel.bench.tables import Tables, tables
 from partlabel.errors import FileError
 from partlabel.files import atomic_file
-from partlabel.formats import read_labels
 from partlabel.images import ImageFiles
 
 __all__ = ["Spec", "read_spec", "run", "tables", "tables_of"]
@@ -43,7 +43,7 @@ def run(
 ) -> list[Result]:
     """Train and test every cell that is not done yet; returns the results and writes them down."""
     out.mkdir(parents=True, exist_ok=True)
-    combos, terms = list(combinations(spec)), _terms(spec)
+    combos, terms = list(combinations(spec)), _terms(spec, told)
     tuned: dict[tuple[str, str, float | None], dict[str, Any]] = {}
 
     def cell(entry: Entry, strategy: str, proportion: float | None, seed: int, choice: Any) -> Cell:
@@ -96,9 +96,9 @@ def tables_of(spec: Spec, results: list[Result]) -> Tables:
     return tables(results, spec.figures, spec.baseline, spec.ceiling)
 
 
-def _terms(spec: Spec) -> tuple[str, ...]:
+def _terms(spec: Spec, told: Callable[[str], object]) -> tuple[str, ...]:
     """Check what can be checked before the first training, and note what results depend on."""
-    table = read_labels(spec.labels)
+    table = read_table(spec)
     for name in (spec.split, spec.test_split):
         table.in_split(name)
     if simulate.HOLDOUT in set(table.splits or []):
@@ -106,6 +106,9 @@ def _terms(spec: Spec) -> tuple[str, ...]:
             spec.labels,
             f"has a split '{simulate.HOLDOUT}', which bench makes itself; give the full labels",
         )
+    known = table.split(spec.split).known
+    if known < 1:
+        told(f"{known:.1%} of the labels to train on are known; what is hidden is hidden of these")
     ImageFiles(spec.images)
     words = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
     labels = hashlib.blake2b(words + table.dense().tobytes(), digest_size=8).hexdigest()

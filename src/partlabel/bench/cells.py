@@ -19,9 +19,8 @@ import torch
 
 from partlabel import simulate
 from partlabel.bench.results import Result
-from partlabel.bench.spec import FULL, Spec
+from partlabel.bench.spec import FULL, Spec, read_table
 from partlabel.files import atomic_file
-from partlabel.formats import read_labels
 from partlabel.labels import LabelTable
 from partlabel.metrics import by_annotations
 from partlabel.rounds import judge
@@ -162,7 +161,7 @@ def _run_cell(
         return {**result, **json.loads(kept.read_text())}
     started, fresh = time.monotonic(), not Run(folder / "run").finished
     try:
-        table = read_labels(spec.labels)
+        table = read_table(spec)
         hidden = "partial" if cell.strategy == FULL else cell.strategy
         proportion = 1.0 if cell.strategy == FULL else cell.proportion
         labels = simulate.hide(table, hidden, proportion, cell.seed, spec.split, spec.holdout)

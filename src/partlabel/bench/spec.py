@@ -5,16 +5,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from partlabel import simulate
 from partlabel.bench.tables import FIGURES
 from partlabel.errors import FileError, one_of
+from partlabel.formats import read_labels
+from partlabel.labels import LabelTable
 from partlabel.methods import METHODS
+from partlabel.randomness import key, keys, uniform
 from partlabel.settings import make_settings
 
 FULL = "full"  # the strategy that hides nothing
+_TEST = 0.2  # share of the images that are tested on, where a table has no splits
 
 Grid = dict[str, list[Any]]  # settings, and the values to try of each
 Grids = Annotated[
@@ -111,6 +116,15 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
                 raise FileError(path, f"names no {name}; say --{name}, or put them into the spec")
             given[name] = path.parent / getattr(spec, name)
     return spec.model_copy(update={name: str(value) for name, value in given.items()})
+
+
+def read_table(spec: Spec) -> LabelTable:
+    """The labels; a table without splits gets them: a fifth of its images, drawn, to test on."""
+    table = read_labels(spec.labels)
+    if table.splits is not None:
+        return table
+    test = uniform(key(0, "test"), keys(table.ids)) < _TEST
+    return table.with_splits(np.where(test, spec.test_split, spec.split).tolist())
 
 
 def combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:

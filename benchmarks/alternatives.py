@@ -42,6 +42,10 @@ CHOICES = [
     for lr, decay in itertools.product((3e-4, 1e-3, 3e-3), (0.0, 1e-3))
 ]
 WHOLE = [{"optimizer": "lbfgs", "weight_decay": decay} for decay in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)]
+OURS: dict[str, dict[str, dict[str, Any]]] = {
+    "single-positive": {"an": {}, "em-apl": {"alpha": "auto"}, "em": {"alpha": "auto"}},
+    "partial": {"bce": {}, "latent-noise": {}, "imcl": {"solve": True}},
+}
 REGULAR = [{"C": c} for c in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)]
 
 Cost = Callable[[Tensor, Tensor], Tensor]
@@ -123,7 +127,7 @@ def one_by_one(data: Data, seed: int, C: float) -> tuple[float, float]:  # noqa:
 
 
 def ours(
-    method: str, given: argparse.Namespace, test: LabelTable
+    method: str, options: dict[str, Any], given: argparse.Namespace, test: LabelTable
 ) -> Callable[..., tuple[float, float]]:
     """A training with partlabel."""
 
@@ -135,6 +139,7 @@ def ours(
                 Path(folder) / "run",
                 cache=given.cache,
                 method=method,
+                options=options,
                 frozen="all",
                 epochs=EPOCHS,
                 seed=seed,
@@ -167,9 +172,9 @@ def _contenders(strategy: str, given: argparse.Namespace, test: LabelTable) -> d
             found["mlcpl, PartialBCE"] = (_looped(theirs.PartialBCEWithLogitLoss()), CHOICES)
     if both:
         found["scikit-learn, one class at a time"] = (one_by_one, REGULAR)
-    for method in ("bce", "imcl", "latent-noise") if both else ("an", "em", "em-apl"):
+    for method, options in OURS[strategy].items():
         choices = CHOICES + (WHOLE if METHODS[method].in_one_batch else [])
-        found[f"partlabel, `{method}`"] = (ours(method, given, test), choices)
+        found[f"partlabel, `{method}`"] = (ours(method, options, given, test), choices)
     return found
 
 

@@ -72,9 +72,23 @@ def test_words_for_labels_and_for_the_image(first: str, tmp_path: Path) -> None:
     assert table.splits is not None
 
 
-def test_other_tables_with_a_file_column_are_no_label_files(tmp_path: Path) -> None:
-    message = fails(tmp_path / "t.csv", "filename,width,note\na.jpg,640,sunny\n")
-    assert "looks like no label format" in message
+@pytest.mark.parametrize(
+    "content",
+    [
+        "filename,width,note\na.jpg,640,sunny\n",
+        "filename,width,height\n",
+        "file,class,value\na.jpg,1,1\n",
+    ],
+)
+def test_other_tables_with_a_file_column_are_no_label_files(content: str, tmp_path: Path) -> None:
+    assert "looks like no label format" in fails(tmp_path / "t.csv", content)
+
+
+def test_classes_that_are_words_for_labels(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("image,class,value\na,yes,1\na,no,0\n")
+    table = read_labels(tmp_path / "t.csv")
+    assert list(table.classes) == ["no", "yes"]
+    assert table.dense().tolist() == [[-1, 1]]
 
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:

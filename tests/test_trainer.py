@@ -156,6 +156,11 @@ def test_labels_of_a_model_stay_so_and_are_no_truth(scene: Path, tmp_path: Path)
     done = complete(run, 0.9).table
     assert np.array_equal(done.cells.sources_or_human(), sources)
     assert np.array_equal(done.dense(), table.dense())
+    machine = table.with_cells(cells.where(sources == MODEL))
+    only = Cells(machine.cells.starts, machine.cells.columns, machine.cells.values, None,
+                 np.full(len(machine.cells.values), MODEL, np.int8))  # fmt: skip
+    with pytest.raises(InputError, match="labels by people"):
+        evaluate(run, machine.with_cells(only), scene / "images")
     people = table.with_cells(cells.where(sources == HUMAN))
     measured = evaluate(run, mixed, scene / "images")
     assert measured.per_class.present.sum() == people.counts().present.sum()

@@ -152,7 +152,7 @@ def evaluate(
     run: RunFolder,
     labels: Annotated[Optional[Path], typer.Argument(help="A label file; none with --reserved.")] = None,  # noqa: UP045
     images: Annotated[Optional[Path], typer.Option("--images", help="Folder of the images; needed unless --reserved or --estimates.")] = None,  # noqa: UP045
-    reserved: Annotated[bool, typer.Option("--reserved", help="On those of the run's own validation images that nothing was chosen on: for labels without a test split.")] = False,
+    reserved: Annotated[bool, typer.Option("--reserved", help="On those of the run's own validation images that nothing was chosen on. To report, not to choose among runs by: that is what the validation mAP is for.")] = False,
     estimates: Annotated[bool, typer.Option("--estimates", help="Not the classifier, but the method's own estimates of its training labels (role).")] = False,
     split: Annotated[Optional[str], typer.Option(help="Only this split.")] = None,  # noqa: UP045
     threshold: Annotated[float, typer.Option(help="A class is predicted from this score up.")] = 0.5,
@@ -178,7 +178,8 @@ def evaluate(
 
     if estimates and own_thresholds:
         raise InputError("--own-thresholds are the classifier's; --estimates has none")
-    if reserved == (labels is not None) or (reserved and (images or split or estimates)):
+    more = (images, split, format, unlisted, estimates or None)
+    if reserved == (labels is not None) or (reserved and any(one is not None for one in more)):
         raise InputError("name a label file to measure on, or --reserved, which needs no other")
     limits = scoring.own_thresholds(Run(run)) if own_thresholds else threshold
     if labels is None:
@@ -238,7 +239,7 @@ def complete(
     run: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write.")],
     min_precision: Annotated[float, typer.Option(help="Share of the labels filled in that must be right.")] = 0.95,
-    guarantee: Annotated[Optional[str], typer.Option(help="On whose labels it rests: class, each on its own; pooled, all together. (default: class, those with too few labels pooled)")] = None,  # noqa: UP045
+    guarantee: Annotated[Optional[str], typer.Option(help="On whose labels it rests: class, each on its own; pooled, all together. (default: class, those that hardly pass or have too few labels pooled)")] = None,  # noqa: UP045
     to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
     overwrite: Overwrite = False,
     cache: Cache = None,
@@ -267,15 +268,17 @@ def complete(
         raise InputError(f"{out}: complete writes three files side by side; name the first of them")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out}: there is no such folder")
-    _check_free(out, overwrite)
+    beside = [out.with_name(f"{out.stem}.{what}.csv") for what in ("guarantees", "suspects")]
+    for path in (out, *beside):
+        _check_free(path, overwrite)
     done = fill(Run(run), min_precision, cast("Any", guarantee), cache, note)
     _write(done.table, out, to)
     output.show(done)
-    output.write_promises(done, out.with_name(f"{out.stem}.guarantees.csv"))
-    output.write_suspects(done, out.with_name(f"{out.stem}.suspects.csv"))
+    output.write_promises(done, beside[0])
+    output.write_suspects(done, beside[1])
     if done.suspects:
         worst = done.suspects[0]
-        say(f"worth a look, in {out.stem}.suspects.csv: {count(len(done.suspects), 'known label')} "
+        say(f"worth a look, in {beside[1].name}: {count(len(done.suspects), 'known label')} "
             f"unlikely to the model, most of all "
             f"'{worst.name}' in {worst.image} (score {worst.score:.3f})")  # fmt: skip
 
@@ -327,7 +330,7 @@ def bench(
     resume: Annotated[bool, typer.Option("--resume", help="Go on; what is done is kept.")] = False,
     labels: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="A full label file with a test split, instead of the spec's."),
+        typer.Option(help="A label file instead of the spec's; full, unless nothing is hidden."),
     ] = None,
     images: Annotated[
         Optional[Path],  # noqa: UP045

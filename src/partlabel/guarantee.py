@@ -160,7 +160,8 @@ def make_promises(
         first, second: labels that were held out; only the second ones are tested on.
         precision: share of what is filled in that must be right.
         guarantee: ``class`` for each class on its own, ``pooled`` for all together; otherwise those
-            with too few labels together, and the others on their own.
+            with too few labels, or for which the first part does not speak strongly, together, and
+            the others on their own.
     """
     usable = np.flatnonzero((first.labels == ABSENT).any(axis=0)).tolist()
     present, absent = (

@@ -22,8 +22,8 @@ class WholeBatch(torch.optim.LBFGS):
     convex cost has one minimum and this finds it. Where many labels are unknown and features are
     correlated, optimisers that take one small batch after another end some way from it.
 
-    A step goes on from what the last one found, unless the cost has changed since: gradients of
-    different costs say nothing about either, so none is compared over the beginning of a step.
+    A step goes on from what the last one found. The cost may have changed in between, and gradients
+    of different costs say nothing about either, so none is compared over the beginning of a step.
     """
 
     def __init__(self, groups: Groups, lr: float) -> None:

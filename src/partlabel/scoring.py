@@ -96,7 +96,7 @@ def evaluate(
 
     Also ``top3_recall``, see :func:`metrics.top_recall`.
     """
-    table, classes = by_humans(table), run.record.classes
+    table, classes = _by_people(table), run.record.classes
     missing = [name for name in classes if name not in table.classes]
     if len(missing) == len(classes):
         raise InputError(f"the labels have none of the run's classes, such as {some(classes)}")
@@ -124,7 +124,17 @@ def evaluate_reserved(
 def evaluate_estimates(run: Run, table: LabelTable, threshold: float = 0.5) -> Evaluation:
     """The figures of the method's own estimates on those training images that are in a table."""
     training, found = estimates(run)
-    return measure(found, aligned(table, training).dense(), threshold)
+    return measure(found, aligned(_by_people(table), training).dense(), threshold)
+
+
+def _by_people(table: LabelTable) -> LabelTable:
+    """The labels that people gave; if there are none, but some by a model, that is an error."""
+    people = by_humans(table)
+    if table.known and not people.known:
+        raise InputError(
+            "all of these labels were filled in by a model; measure on labels by people"
+        )
+    return people
 
 
 def has_estimates(run: Run) -> bool:

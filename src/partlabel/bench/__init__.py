@@ -104,11 +104,11 @@ def _terms(spec: Spec, told: Callable[[str], object]) -> tuple[str, ...]:
     if simulate.HOLDOUT in set(table.splits or []):
         raise FileError(
             spec.labels,
-            f"has a split '{simulate.HOLDOUT}', which bench makes itself; give the full labels",
+            f"has a split '{simulate.HOLDOUT}', which bench makes itself; call it '{spec.split}'",
         )
     known = table.split(spec.split).known
     if known < 1:
-        told(f"{known:.1%} of the labels to train on are known; what is hidden is hidden of these")
+        told(f"{known:.1%} of the labels to train on are known; figures are over known ones alone")
     ImageFiles(spec.images)
     words = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
     labels = hashlib.blake2b(words + table.dense().tobytes(), digest_size=8).hexdigest()

@@ -101,13 +101,13 @@ def complete(
     inside = np.concatenate([chosen.train, chosen.val, chosen.reserved])
     outside = np.setdiff1d(np.arange(len(table)), inside)
     unknown = (known == 0) & scored.readable[:, None]
-    share, ways = float(np.mean(values[known == 0] != 0)) if unknown.any() else 1.0, {}
+    share, ways = float(np.mean(values[unknown] != 0)) if unknown.any() else 1.0, {}
     if not nothing and share < _LITTLE:
-        ways = {
-            way: float(np.mean(found.promises.decide(logits)[known == 0] != 0))
-            for way, asked, kind in _other_ways(min_precision, guarantee)
-            for found in [assess(training, first, second, asked, kind, run.settings.seed)]
-        }
+        for way, asked, kind in _other_ways(min_precision, guarantee):
+            other = assess(training, first, second, asked, kind, run.settings.seed)
+            ways[way] = float(np.mean(other.promises.decide(logits)[unknown] != 0))
+            if asked < min_precision and ways[way] > share:
+                break
     more = [
         silent_classes(assessment, chosen),
         ways_to_more(share, ways),
@@ -155,11 +155,10 @@ def _other_ways(
 ) -> Iterator[tuple[str, float, Guarantee | None]]:
     """Ways to ask for less: what to say, which precision, on whose labels it rests."""
     if guarantee != "pooled":
-        yield "--guarantee pooled", precision, "pooled"
+        yield "--guarantee pooled (all classes together)", precision, "pooled"
     for lower in (0.9, 0.8, 0.7):
         if lower < precision:
             yield f"--min-precision {lower:g}", lower, guarantee
-            return
 
 
 def _suspects(

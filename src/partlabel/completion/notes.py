@@ -70,7 +70,12 @@ def silent_classes(assessment: Assessment, chosen: Selection) -> str:
 def ways_to_more(share: float, ways: dict[str, float]) -> str:
     """Which other ways to ask would fill in more; the share of unknown labels by way."""
     better = [f"{100 * found:.0f}% with {way}" for way, found in ways.items() if found > share]
-    return f"more would be filled in otherwise: {', '.join(better)}" if better else ""
+    if not better:
+        return ""
+    return (
+        f"more would be filled in otherwise: {', '.join(better)}. Whoever tries several ways and "
+        "takes the one that fills in most makes a wrong promise a little more often than said"
+    )
 
 
 def unlike(assessment: Assessment, logits: Scores, cells: NDArray[np.bool_], names: Names) -> str:

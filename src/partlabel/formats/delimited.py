@@ -26,14 +26,17 @@ def _spellings(*words: str) -> list[str]:
     return [spelt for word in words for spelt in (word, word.capitalize(), word.upper())]
 
 
-ABSENT_OR_PRESENT = {
+DIGITS = {
     "1": 1,
     "0": -1,
-    **dict.fromkeys(_spellings("yes", "true"), 1),
-    **dict.fromkeys(_spellings("no", "false"), -1),
     "1.0": 1,
     "0.0": -1,  # pandas writes a column with holes as 1.0 and 0.0
     **dict.fromkeys(("", "nan", "NaN", "NA", "null"), 0),
+}
+ABSENT_OR_PRESENT = {
+    **DIGITS,
+    **dict.fromkeys(_spellings("yes", "true"), 1),
+    **dict.fromkeys(_spellings("no", "false"), -1),
 }
 """What the cells of most text formats may say."""
 

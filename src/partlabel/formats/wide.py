@@ -9,6 +9,7 @@ from partlabel.errors import InputError
 from partlabel.formats.base import Format, drops_scores, drops_splits
 from partlabel.formats.delimited import (
     ABSENT_OR_PRESENT,
+    DIGITS,
     Delimited,
     read_delimited,
     write_delimited,
@@ -17,14 +18,7 @@ from partlabel.formats.source import Source
 from partlabel.formats.stated import Notes, Stated, only_once
 from partlabel.labels import LabelTable, Names
 
-_IMAGE = (
-    "image",
-    "filename",
-    "file",
-    "path",
-    "photo",
-    "picture",
-)  # what the first column is called
+_OTHER_NAMES = ("filename", "file", "path", "photo", "picture")  # of the column ``image``
 _HINT = (
     "write 1 or yes (present), 0 or no (absent), or leave the cell empty (unknown); "
     "if the column is no class, take it out"
@@ -39,20 +33,19 @@ class Csv(Format):
     lists_every_cell = True
 
     def matches(self, source: Source) -> bool:
-        """The first column is called image, or so; where in doubt, all others hold labels."""
+        """The first column is called image; or so, and then all others must hold labels."""
         if source.kind != "text" or len(source.header) < 2:
             return False
         first, *others = source.header
-        if first.lower() not in _IMAGE or first == "Path":  # as chexpert has it
-            return False
         if others in (["class"], ["label"], ["tags"]):  # a row a label: not this format
             return False
-        if first.lower() != "image" or {"class", "value"} <= set(others):
-            columns = [i for i, name in enumerate(source.header) if i and name != "split"]
-            rows = sample(source)
-            values = {row[i].strip() for row in rows for i in columns if i < len(row)}
-            return values <= set(ABSENT_OR_PRESENT)
-        return True
+        is_long = {"class", "value"} <= set(others)
+        if first.lower() == "image":
+            return not is_long or _words(source, others) <= set(DIGITS)
+        if first.lower() not in _OTHER_NAMES or first == "Path" or is_long:  # as chexpert has it
+            return False
+        words = _words(source, [name for name in others if name != "split"])
+        return words <= set(ABSENT_OR_PRESENT) and any(ABSENT_OR_PRESENT[word] for word in words)
 
     def read(self, source: Source) -> Stated:
         """The first column is the image, whatever it is called."""
@@ -138,6 +131,12 @@ def sample(source: Source, most: int = 50) -> list[list[str]]:
         if number:
             records.append(fields)
     return records
+
+
+def _words(source: Source, columns: list[str]) -> set[str]:
+    """What the first records have in these columns."""
+    at = [source.header.index(name) for name in columns]
+    return {row[i].strip() for row in sample(source) for i in at if i < len(row)}
 
 
 def read_wide(

@@ -28,8 +28,8 @@ SETTINGS: dict[str, Any] = {
     "frozen": "all",
     "size": 128,
     "epochs": 15,
-    "lr": 3e-3,
-    "weight_decay": 1e-3,
+    "optimizer": "lbfgs",
+    "weight_decay": 3e-3,
 }
 PRECISION = 0.8  # with a few hundred pictures more cannot be shown
 APL: dict[str, Any] = {"alpha": "auto", "beta": 0.4, "warmup": 8}

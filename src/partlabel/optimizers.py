@@ -12,7 +12,8 @@ Groups = list[dict[str, Any]]
 Closure = Callable[[], float]
 
 _ITERATIONS = 20  # of L-BFGS in a step, which is an epoch
-_HISTORY = 20  # past changes that it remembers, each as long as all parameters, twice
+_PAST = 10, 100  # changes that it remembers, each as long as all parameters, twice; the more the
+_MEMORY = 1 << 26  # sooner it is there, but of large heads as many as go into so many bytes
 
 
 class WholeBatch(torch.optim.LBFGS):
@@ -36,7 +37,7 @@ class WholeBatch(torch.optim.LBFGS):
             max_iter=_ITERATIONS,
             tolerance_grad=1e-9,  # costs are means over many cells, and change little
             tolerance_change=1e-12,
-            history_size=_HISTORY,
+            history_size=_history(sum(parameter.numel() for parameter in parameters)),
             line_search_fn="strong_wolfe",
         )
 
@@ -64,6 +65,16 @@ class WholeBatch(torch.optim.LBFGS):
         memory = self.state[self.param_groups[0]["params"][0]]
         if "prev_flat_grad" in memory:
             memory["prev_flat_grad"] = self._gather_flat_grad()  # type: ignore[no-untyped-call]
+
+
+def _history(size: int) -> int:
+    """How many changes to remember of so many parameters.
+
+    >>> _history(20 * 1281), _history(1000 * 1281), _history(10**9)
+    (100, 10, 10)
+    """
+    least, most = _PAST
+    return min(most, max(least, _MEMORY // (8 * max(size, 1))))
 
 
 _OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {

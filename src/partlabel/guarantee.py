@@ -24,9 +24,7 @@ from partlabel.labels import ABSENT, PRESENT
 CONFIDENCE = 0.95
 _STEP = 1.1  # from one rank to the next
 _PLENTY = 6  # times the fewest labels: a class with so many is never pooled
-_STRONG = (
-    0.001  # doubt that the first part may leave if a class is to pass on its own in the second
-)
+_STRONG = 0.001  # doubt that the first part may leave if a class is tested on its own
 
 Basis = Literal["class", "pooled", ""]
 

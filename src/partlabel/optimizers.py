@@ -43,7 +43,6 @@ class WholeBatch(torch.optim.LBFGS):
 
     def step(self, closure: Closure) -> float:  # type: ignore[override]
         """Go on for some iterations; ``closure`` gives the cost and leaves its gradients."""
-
         is_first = True
 
         def with_decay() -> float:

@@ -25,16 +25,17 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from benchmarks.report import machine, timed
-from partlabel import LabelTable, metrics, read_labels, simulate, train
-from partlabel.bench.results import spread
-from partlabel.bench.sheets import Sheet, markdown
-from partlabel.inputs import make_inputs
-from partlabel.methods import METHODS
-from partlabel.prediction import predict
-from partlabel.run import build
-from partlabel.scoring import score
-from partlabel.selection import locate_all
-from partlabel.settings import make_settings
+from partlabel import LabelTable, metrics, read_labels, train
+from partlabel.judging.scoring import score
+from partlabel.labels import simulate
+from partlabel.learning.methods import METHODS
+from partlabel.models.prediction import predict
+from partlabel.output.bench.results import spread
+from partlabel.output.bench.sheets import Sheet, markdown
+from partlabel.training.inputs import make_inputs
+from partlabel.training.run import build
+from partlabel.training.selection import locate_all
+from partlabel.training.settings import make_settings
 
 SEEDS, EPOCHS, BATCH = (0, 1, 2), 12, 32
 CHOICES = [

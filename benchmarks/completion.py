@@ -19,11 +19,11 @@ import numpy as np
 from scipy.stats import binom
 
 from benchmarks.report import machine
-from partlabel import LabelTable, read_labels, simulate, train
-from partlabel.bench.sheets import Sheet, markdown
-from partlabel.completion import Completion, complete
-from partlabel.completion.output import groups
-from partlabel.labels import PRESENT
+from partlabel import LabelTable, read_labels, train
+from partlabel.judging.completion import Completion, complete
+from partlabel.labels import PRESENT, simulate
+from partlabel.output.bench.sheets import Sheet, markdown
+from partlabel.output.completion_summary import groups
 
 SETTINGS: tuple[tuple[str, float | None, str, dict[str, Any]], ...] = (
     ("partial", 0.1, "bce", {}),

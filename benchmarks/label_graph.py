@@ -12,10 +12,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.report import machine
-from partlabel import simulate
-from partlabel.cooccurrence import count_pairs
-from partlabel.formats import read_labels
-from partlabel.labels import LabelTable
+from partlabel.labels import LabelTable, simulate
+from partlabel.labels.formats import read_labels
+from partlabel.learning.cooccurrence import count_pairs
 
 LINKS, SEEDS = 5, 3
 

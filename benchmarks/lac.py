@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.report import peak, resident, tell, timed
-from partlabel import losses
+from partlabel.learning import losses
 from partlabel.models.heads import LabelDecoder
 
 BATCH, CLASSES, SHARE, WIDTH, TAU = 64, 312, 0.05, 128, 0.5  # CUB has 312 classes

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.report import peak, resident, tell, timed
 from partlabel.labels import LabelTable
 from partlabel.labels.cells import from_triples
-from partlabel.memory import LabelMemory, Round, choose
+from partlabel.learning.pseudo_labels import LabelMemory, Round, choose
 
 IMAGES, CLASSES, BATCH, SHARE = 120_000, 81, 16, 0.18  # NUS-WIDE, 90% of its labels in five rounds
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.report import tell, timed
-from partlabel.allocation import keep_freed_memory
-from partlabel.data import Batch
-from partlabel.methods import METHODS, Method
+from partlabel.base.allocation import keep_freed_memory
+from partlabel.images.pictures import Batch
+from partlabel.learning.methods import METHODS, Method
 from partlabel.models import Backbone, Classifier
 from partlabel.models.heads import saliency_pool
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from benchmarks.report import tell
-from partlabel import scenes
+from partlabel.labels import scenes
 
 
 def run() -> None:

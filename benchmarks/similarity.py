@@ -7,14 +7,14 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.report import forget_peak, peak, tell, timed
-from partlabel.cooccurrence import LabelGraph, cooccurrence_graph
-from partlabel.data import Batch
+from partlabel.images.pictures import Batch
 from partlabel.labels import LabelTable
 from partlabel.labels.cells import from_triples
-from partlabel.methods import METHODS, Task
-from partlabel.methods.label_graph import LearnedGraph
+from partlabel.learning.cooccurrence import LabelGraph, cooccurrence_graph
+from partlabel.learning.label_graph import LearnedGraph
+from partlabel.learning.methods import METHODS, Task
+from partlabel.learning.similarity import joint_omp, pursue
 from partlabel.models import Backbone, Classifier
-from partlabel.similarity import joint_omp, pursue
 
 Numbers = NDArray[np.float64]
 

@@ -9,14 +9,15 @@ import numpy as np
 import torch
 
 from benchmarks.report import tell
-from partlabel import losses, scenes
-from partlabel.data import Pictures, in_batches
-from partlabel.features import cached_maps
-from partlabel.methods.bce import Bce
+from partlabel.images.pictures import Pictures, in_batches
+from partlabel.labels import scenes
+from partlabel.learning import losses
+from partlabel.learning.methods.bce import Bce
 from partlabel.models import Backbone, Classifier
-from partlabel.prediction import InputSource
-from partlabel.settings import make_settings
-from partlabel.trainer import Examples, Trainer
+from partlabel.models.features import cached_maps
+from partlabel.models.prediction import InputSource
+from partlabel.training.settings import make_settings
+from partlabel.training.trainer import Examples, Trainer
 
 IMAGES, SIZE, BATCH, ROUNDS = 640, 96, 32, 5
 

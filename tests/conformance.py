@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel.checkpoint import load_state, same
-from partlabel.data import Batch
-from partlabel.errors import InputError, PartlabelWarning
+from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.images.pictures import Batch
 from partlabel.labels import LabelTable
-from partlabel.memory import LabelMemory
-from partlabel.methods import METHODS, Method, Task
+from partlabel.learning.methods import METHODS, Method, Task
+from partlabel.learning.pseudo_labels import LabelMemory
 from partlabel.models import Classifier
-from partlabel.run import Run, load
-from partlabel.settings import make_settings
-from partlabel.training import train
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.run import Run, load
+from partlabel.training.settings import make_settings
+from partlabel.training.train import train
 from trained import tiny_model
 
 SIZE, CLASSES = 64, 5  # as in the scene of conftest.py
@@ -164,7 +164,7 @@ class MethodConformance:
         self, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Stopped within an epoch, between epochs and after the first step of the next."""
-        from partlabel import trainer
+        from partlabel.training import trainer
 
         whole = self.train(scene, tmp_path / "whole")
         stops = {(0, 2), (1, 0), (1, 1)}

@@ -8,7 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, each on
 import pytest
 from hypothesis import settings
 
-from partlabel import torchvision_shim  # noqa: F401  # before any module imports timm
+from partlabel.base import torchvision_shim  # noqa: F401  # before any module imports timm
 
 settings.register_profile("partlabel", deadline=None)  # a busy machine is no failure
 settings.load_profile("partlabel")
@@ -17,7 +17,7 @@ settings.load_profile("partlabel")
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Forty pictures; ``labels.csv`` knows all labels, ``partial.csv`` 60% of the training ones."""
-    from partlabel import formats, scenes, simulate
+    from partlabel.labels import formats, scenes, simulate
 
     folder = tmp_path_factory.mktemp("scene") / "s"
     full = scenes.write(folder, 40, scenes.World(classes=5, size=64, seed=0), test=0.25)

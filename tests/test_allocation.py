@@ -13,7 +13,7 @@ def test_freed_memory_is_used_again_without_new_pages() -> None:
     code = """
 import resource, sys
 import numpy as np
-from partlabel.allocation import keep_freed_memory
+from partlabel.base.allocation import keep_freed_memory
 if sys.argv[1] == "kept":
     assert keep_freed_memory()
 for number in range(11):
@@ -38,7 +38,7 @@ def test_freed_memory_can_be_given_back() -> None:
     code = """
 import numpy as np
 from benchmarks.report import resident
-from partlabel.allocation import give_back_memory, keep_freed_memory
+from partlabel.base.allocation import give_back_memory, keep_freed_memory
 keep_freed_memory()
 blocks = [np.ones(1 << 22) for _ in range(8)]
 wall = np.ones(1 << 10)  # what is allocated last must not keep what is below it

@@ -1,70 +1,81 @@
 """Imports point one way, as docs/architecture.md says."""
 
 import ast
+import importlib
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+
+import pytest
+
+import partlabel
 
 SOURCE = Path(__file__).parent.parent / "src" / "partlabel"
 
 # each room may use the ones before it, and itself
 ROOMS = [
-    {"version", "allocation"},
-    {"errors", "ranges"},
-    {"files", "randomness", "terminal", "drawing"},
-    {"labels"},
-    {"images", "memory"},
-    {"formats"},
-    {"simulate", "scenes", "metrics", "calibrate", "guarantee", "pointing", "cooccurrence"},
-    {"inspection"},
-    {"display"},
-    {"torchvision_shim", "schedule", "interruption", "numerics"},
-    {"data", "losses", "similarity"},
-    {"models"},
-    {"features", "methods", "ema"},
-    {"checkpoint", "settings", "catalog"},
-    {"optimizers", "run", "prediction"},
-    {"watching", "trainer", "selection"},
-    {"inputs"},
-    {"training"},
-    {"scoring"},
-    {"rounds", "completion"},
-    {"bench", "report"},
-    {"demo"},
-    {"cli_training"},
-    {"cli"},
-    {"__main__"},
+    "base",
+    "images",
+    "labels",
+    "metrics",
+    "models",
+    "learning",
+    "training",
+    "judging",
+    "output",
+    "cli",
 ]
+OUTSIDE = {"version"}  # a file beside the rooms that all of them may use
 
 
 def imports(path: Path) -> set[str]:
-    """The rooms of ours that a file uses."""
-    found = set()
+    """The rooms that a file uses."""
+    used = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "partlabel":
-            found |= {alias.name for alias in node.names}
+            used |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("partlabel."):
-            found.add((node.module or "").split(".")[1])
-    return found
-
-
-def room_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+            used.add((node.module or "").split(".")[1])
+        elif isinstance(node, ast.Import):
+            assert not any(alias.name.split(".")[0] == "partlabel" for alias in node.names), path
+    return used - OUTSIDE
 
 
 def test_imports_point_one_way() -> None:
-    level = {room: number for number, rooms in enumerate(ROOMS) for room in rooms}
-    for path in SOURCE.rglob("*.py"):
-        room = room_of(path)
-        if room == "__init__":
-            continue
-        for used in imports(path) - {room}:
-            assert level[used] < level[room], f"{path} uses {used}"
+    for number, room in enumerate(ROOMS):
+        for path in (SOURCE / room).rglob("*.py"):
+            assert imports(path) <= {*ROOMS[: number + 1]}, path
 
 
-def test_every_room_is_listed() -> None:
-    rooms = {room_of(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
-    assert rooms == set().union(*ROOMS)
+def test_every_room_is_listed_and_says_what_it_is_for() -> None:
+    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == {*ROOMS}
+    for room in ROOMS:
+        assert ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())), room
+    files = {path.stem for path in SOURCE.glob("*.py")}
+    assert files == {"__init__", "__main__", *OUTSIDE}
+
+
+def test_no_two_files_have_the_same_name() -> None:
+    stems = Counter(path.stem for path in SOURCE.rglob("*.py"))
+    del stems["__init__"]
+    assert [stem for stem, times in stems.items() if times > 1] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["formats", "heads", "losses", "methods", "scenes", "similarity", "simulate"]
+)
+def test_a_short_name_is_the_module_itself(name: str) -> None:
+    short, below = importlib.import_module(f"partlabel.{name}"), getattr(partlabel, name)
+    assert short is below
+    assert short is importlib.import_module(short.__name__)
+    assert short.__spec__ is not None
+    assert short.__spec__.name == short.__name__ != f"partlabel.{name}"
+
+
+def test_below_a_short_name_nothing_is_defined_twice() -> None:
+    one = importlib.import_module("partlabel.heads.linear")
+    assert one.Linear is partlabel.heads.Linear
 
 
 def test_every_public_name_can_be_the_first_that_is_used() -> None:

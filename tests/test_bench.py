@@ -14,22 +14,23 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from scipy.stats import ttest_rel
 
-from partlabel import LabelTable, metrics, read_labels, simulate, write_labels
-from partlabel.bench import read_spec, run, tables
-from partlabel.bench.cells import label_shares
-from partlabel.bench.curves import draw_curves, plot_curves
-from partlabel.bench.sheets import on_terminal
-from partlabel.bench.spec import (
+from partlabel import LabelTable, metrics, read_labels, write_labels
+from partlabel.cli import main
+from partlabel.labels import simulate
+from partlabel.output.bench import read_spec, run, tables
+from partlabel.output.bench.curves import draw_curves, plot_curves
+from partlabel.output.bench.jobs import label_shares
+from partlabel.output.bench.sheets import on_terminal
+from partlabel.output.bench.spec import (
     Spec,
     at_the_edge,
     choices,
     combinations,
     read_table,
 )
-from partlabel.bench.tables import FIGURES
-from partlabel.cli import main
-from partlabel.run import Run
-from partlabel.trainer import InterruptedTrainingError
+from partlabel.output.bench.tables import FIGURES
+from partlabel.training.run import Run
+from partlabel.training.trainer import InterruptedTrainingError
 
 
 def result(
@@ -429,7 +430,7 @@ def test_a_bench_can_be_stopped(
     def stopped(*_: Any, **__: Any) -> None:
         raise InterruptedTrainingError("stopped")
 
-    monkeypatch.setattr("partlabel.bench.cells.train", stopped)
+    monkeypatch.setattr("partlabel.output.bench.jobs.train", stopped)
     (tmp_path / "spec.yaml").write_text(
         "strategies: [{strategy: partial, proportions: [0.5]}]\nmethods: [{name: a, method: bce}]"
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from partlabel.calibrate import balanced_thresholds, calibrate, reliability
+from partlabel.metrics.calibration import balanced_thresholds, calibrate, reliability
 
 
 def by_scikit_learn(x: Any, present: Any) -> tuple[float, float]:

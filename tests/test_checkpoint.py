@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from partlabel.checkpoint import load_state, same, save_state
-from partlabel.errors import FileError
+from partlabel.base.errors import FileError
+from partlabel.training.checkpoint import load_state, same, save_state
 
 ALIGNMENT = 64  # bytes, of what torch allocates on a CPU
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from partlabel import LabelTable, read_labels, scenes, simulate, write_labels
+from partlabel import LabelTable, read_labels, write_labels
 from partlabel.cli import main
-from partlabel.formats import FORMATS
+from partlabel.labels import scenes, simulate
+from partlabel.labels.formats import FORMATS
 
 
 @pytest.fixture

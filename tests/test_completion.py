@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from partlabel import read_labels, scenes, simulate, train
+from partlabel import read_labels, train
+from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.completion import Completion, complete
-from partlabel.completion.assessment import as_unknown
-from partlabel.completion.output import groups
-from partlabel.errors import InputError
-from partlabel.guarantee import at_least
-from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
-from partlabel.run import Run
+from partlabel.judging.completion import Completion, complete
+from partlabel.judging.completion.assessment import as_unknown
+from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, scenes, simulate
+from partlabel.metrics.guarantee import at_least
+from partlabel.output.completion_summary import groups
+from partlabel.training.run import Run
 
 WORLD = scenes.World(classes=12, size=128, seed=0, difficulty=0.0, objects=1.3)
 HOW: dict[str, Any] = {

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel import losses
+from partlabel.learning import losses
 
 D = 6
 

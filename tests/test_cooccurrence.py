@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partlabel import cooccurrence
-from partlabel.cooccurrence import (
+from partlabel.base.errors import InputError
+from partlabel.labels import LabelTable
+from partlabel.learning import cooccurrence
+from partlabel.learning.cooccurrence import (
     LabelGraph,
     cooccurrence_graph,
     count_pairs,
     given_graph,
     identity_graph,
 )
-from partlabel.errors import InputError
-from partlabel.labels import LabelTable
 
 
 def table(labels: Any) -> LabelTable:

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from partlabel.data import BrokenPictureError, Pictures, in_batches, read_picture, view_of
+from partlabel.images.pictures import (
+    BrokenPictureError,
+    Pictures,
+    in_batches,
+    read_picture,
+    view_of,
+)
 
 RED, SIZE = (200, 30, 40), 32
 

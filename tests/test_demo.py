@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from partlabel import demo, read_labels
+from partlabel import read_labels
 from partlabel.cli import main
-from partlabel.scenes import World
+from partlabel.cli import tour as demo
+from partlabel.labels.scenes import World
 
 
 def test_demo(

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from partlabel import LabelTable, scenes, write_labels
-from partlabel.bench import read_spec
+from partlabel import LabelTable, write_labels
+from partlabel.base.errors import PartlabelWarning
 from partlabel.cli import main
-from partlabel.errors import PartlabelWarning
+from partlabel.labels import scenes
+from partlabel.output.bench import read_spec
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

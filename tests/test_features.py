@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel.data import Pictures, view_of
-from partlabel.features import Bank, CachedMaps, cached_maps, content_key
+from partlabel.images.pictures import Pictures, view_of
 from partlabel.models import Backbone
+from partlabel.models.features import Bank, CachedMaps, cached_maps, content_key
 
 SIZE = 64
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from partlabel.errors import InputError, JobError
-from partlabel.files import atomic_file, atomic_folder
+from partlabel.base.errors import InputError, JobError
+from partlabel.base.files import atomic_file, atomic_folder
 
 
 class BrokenError(Exception):
@@ -97,7 +97,7 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from partlabel import LabelTable, write_labels
-from partlabel.errors import JobError
+from partlabel.base.errors import JobError
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 table = LabelTable([f"{i}.jpg" for i in range(20_000)], ["x"], [[1]] * 20_000)
 try:

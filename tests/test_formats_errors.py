@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import LabelTable, read_labels, write_labels
-from partlabel.errors import InputError
-from partlabel.formats import FORMATS, read
-from partlabel.formats.source import LONGEST_LINE
+from partlabel.base.errors import InputError
+from partlabel.labels.formats import FORMATS, read
+from partlabel.labels.formats.source import LONGEST_LINE
 from partlabel.labels.storage import check
 
 

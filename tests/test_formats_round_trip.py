@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from partlabel import LabelTable, read_labels, write_labels
-from partlabel.errors import InputError, PartlabelWarning
-from partlabel.formats import FORMATS
+from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.labels.formats import FORMATS
 from tables import tables
 
 # format, file name, what tables it holds, how it must be read
@@ -232,7 +232,7 @@ def test_voc_difficult_objects_are_unknown_and_splits_come_from_imagesets(tmp_pa
 
 
 def test_chexpert_keeps_uncertain_apart(tmp_path: Path) -> None:
-    from partlabel.formats import read
+    from partlabel.labels.formats import read
 
     (tmp_path / "t.csv").write_text(
         "Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Edema\n"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from partlabel.guarantee import Held, Judged, at_least, descend, fewest, make_promises
 from partlabel.labels import ABSENT, PRESENT
+from partlabel.metrics.guarantee import Held, Judged, at_least, descend, fewest, make_promises
 
 
 @given(st.integers(1, 400), st.data())

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from partlabel import losses
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
+from partlabel.learning import losses
 from partlabel.models import heads
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from partlabel import LabelTable, scenes
-from partlabel.formats import read
-from partlabel.images import ImageFiles, unreadable
-from partlabel.inspection import SplitSummary, inspect
+from partlabel import LabelTable
+from partlabel.images.folder import ImageFiles, unreadable
+from partlabel.labels import scenes
+from partlabel.labels.formats import read
+from partlabel.labels.inspection import SplitSummary, inspect
 
 
 def test_counts() -> None:

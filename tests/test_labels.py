@@ -11,7 +11,7 @@ from scipy import sparse
 
 import partlabel
 from partlabel import ABSENT, PRESENT, UNKNOWN, LabelTable
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
 from partlabel.labels import Names
 from partlabel.labels.cells import from_triples
 from tables import names, tables

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partlabel.cooccurrence import LabelGraph, given_graph
-from partlabel.errors import FileError, PartlabelWarning
-from partlabel.formats.links import read_links, write_links
-from partlabel.formats.vectors import read_vectors
-from partlabel.report.links import links_of
+from partlabel.base.errors import FileError, PartlabelWarning
+from partlabel.labels.formats.links import read_links, write_links
+from partlabel.labels.formats.vectors import read_vectors
+from partlabel.learning.cooccurrence import LabelGraph, given_graph
+from partlabel.output.report.learned_links import links_of
 
 CLASSES = ["cat", "dog", "a, b"]
 

@@ -10,16 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from partlabel import LabelTable, read_labels, scenes, simulate, train
+from partlabel import LabelTable, read_labels, train
+from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.errors import InputError
-from partlabel.formats.boxes import read_boxes
+from partlabel.judging.scoring import score
+from partlabel.labels import scenes, simulate
+from partlabel.labels.formats.boxes import read_boxes
 from partlabel.models import heads
-from partlabel.report import build, looking
-from partlabel.report.figures import overlay, score_histogram
-from partlabel.report.looking import Choice, choose_labels, choose_pictures, class_maps
-from partlabel.run import Run
-from partlabel.scoring import score
+from partlabel.output.report import build, looking
+from partlabel.output.report.figures import overlay, score_histogram
+from partlabel.output.report.looking import Choice, choose_labels, choose_pictures, class_maps
+from partlabel.training.run import Run
 
 TINY: dict[str, Any] = {
     "backbone": "test_efficientnet",

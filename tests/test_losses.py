@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch.multiprocessing.spawn import start_processes
 
-from partlabel import losses
+from partlabel.learning import losses
 
 
 @st.composite

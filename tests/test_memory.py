@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partlabel.errors import FileError, JobError
+from partlabel.base.errors import FileError, JobError
 from partlabel.labels import LabelTable
-from partlabel.memory import LabelMemory, Round, choose, quota
-from partlabel.memory import store as module
+from partlabel.learning.pseudo_labels import LabelMemory, Round, choose, quota
+from partlabel.learning.pseudo_labels import memory as module
 
 
 def table(labels: Any) -> LabelTable:

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel.data import Batch
-from partlabel.methods import METHODS
+from partlabel.images.pictures import Batch
+from partlabel.learning.methods import METHODS
 from partlabel.models.heads import Linear
 from trained import tiny_model
 

@@ -3,10 +3,10 @@
 import pytest
 
 from conformance import MethodConformance
-from partlabel.errors import PartlabelWarning
+from partlabel.base.errors import PartlabelWarning
 from partlabel.labels import LabelTable
-from partlabel.methods import Task
-from partlabel.methods.bce import Bce
+from partlabel.learning.methods import Task
+from partlabel.learning.methods.bce import Bce
 
 
 class TestBce(MethodConformance):

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel.cooccurrence import count_pairs, label_vectors
-from partlabel.data import Batch
-from partlabel.errors import FileError, InputError, PartlabelWarning
+from partlabel.base.errors import FileError, InputError, PartlabelWarning
+from partlabel.images.pictures import Batch
 from partlabel.labels import LabelTable
-from partlabel.methods import METHODS, Method, Task
-from partlabel.methods.noise import LatentNoise
-from partlabel.methods.ranking import Fast0Tag, Lsep, Wsabie
-from partlabel.methods.recurrent import CnnRnn
+from partlabel.learning.cooccurrence import count_pairs, label_vectors
+from partlabel.learning.methods import METHODS, Method, Task
+from partlabel.learning.methods.cnn_rnn import CnnRnn
+from partlabel.learning.methods.latent_noise import LatentNoise
+from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelVectors, RecurrentDecoder, Relevance
 from partlabel.models.heads.recurrent import _log_odds
@@ -60,7 +60,7 @@ def ready(method: Method, stage: int = 0) -> tuple[Classifier, Batch]:
 
 
 def test_lsep_begins_with_cross_entropy() -> None:
-    from partlabel import losses
+    from partlabel.learning import losses
 
     method = Lsep()
     for stage, loss in ((0, losses.batch_bce), (1, losses.lsep)):

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel.data import Batch
-from partlabel.errors import FileError, InputError
+from partlabel.base.errors import FileError, InputError
+from partlabel.images.pictures import Batch
 from partlabel.labels import LabelTable
-from partlabel.losses import entropy_maximization
-from partlabel.methods import Task
-from partlabel.methods.em import automatic_alpha
-from partlabel.methods.em_apl import EmApl
-from partlabel.settings import make_settings
-from partlabel.training import train
+from partlabel.learning.losses import entropy_maximization
+from partlabel.learning.methods import Task
+from partlabel.learning.methods.em import automatic_alpha
+from partlabel.learning.methods.em_apl import EmApl
+from partlabel.training.settings import make_settings
+from partlabel.training.train import train
 
 
 class TestEntropyMaximization(MethodConformance):
@@ -147,7 +147,7 @@ def test_no_epoch_for_pseudo_labels_is_an_error(scene: Path, tmp_path: Path) -> 
 def test_a_run_without_its_pseudo_labels_does_not_go_on(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from partlabel import trainer
+    from partlabel.training import trainer
 
     call = {"method": "em-apl", "options": {"warmup": 0}, **MethodConformance.tiny}
     original = trainer.Trainer._maybe_save

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from conformance import MethodConformance
-from partlabel.checkpoint import load_state
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
 from partlabel.labels import LabelTable
-from partlabel.methods import Task
-from partlabel.methods.expected import ExpectedPositive, Role, RoleLinearInit, count_positives
+from partlabel.learning.methods import Task
+from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearInit, count_positives
+from partlabel.training.checkpoint import load_state
 
 
 class TestExpectedPositive(MethodConformance):

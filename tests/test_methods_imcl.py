@@ -8,21 +8,20 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel import scenes, simulate
-from partlabel.cooccurrence import LabelGraph, cooccurrence_graph
-from partlabel.data import Batch
-from partlabel.errors import InputError
-from partlabel.formats import read_labels
-from partlabel.labels import LabelTable
-from partlabel.methods import Task
-from partlabel.methods.imcl import InteractiveLearning
-from partlabel.methods.label_graph import LearnedGraph
-from partlabel.methods.recent import Recent
+from partlabel.base.errors import InputError
+from partlabel.images.pictures import Batch
+from partlabel.labels import LabelTable, scenes, simulate
+from partlabel.labels.formats import read_labels
+from partlabel.learning.cooccurrence import LabelGraph, cooccurrence_graph
+from partlabel.learning.label_graph import LearnedGraph
+from partlabel.learning.methods import Task
+from partlabel.learning.methods.imcl import InteractiveLearning
+from partlabel.learning.recent import Recent
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
-from partlabel.selection import choose_rows
-from partlabel.settings import make_settings
-from partlabel.training import task_of, train
+from partlabel.training.selection import choose_rows
+from partlabel.training.settings import make_settings
+from partlabel.training.train import task_of, train
 from test_similarity import by_hand
 
 

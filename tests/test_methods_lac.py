@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance import MethodConformance
-from partlabel import losses
-from partlabel.checkpoint import load_state, same
-from partlabel.data import Batch
-from partlabel.errors import FileError, InputError
+from partlabel.base.errors import FileError, InputError
+from partlabel.images.pictures import Batch
 from partlabel.labels import LabelTable
-from partlabel.methods import METHODS, Method, Task
-from partlabel.methods.diary import Diary, read_diary
-from partlabel.methods.lac import LabelAwareConsistency
-from partlabel.methods.queue import EmbeddingQueue
+from partlabel.learning import losses
+from partlabel.learning.methods import METHODS, Method, Task
+from partlabel.learning.methods.lac import LabelAwareConsistency
+from partlabel.learning.pseudo_labels.diary import Diary, read_diary
+from partlabel.learning.queue import EmbeddingQueue
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder
-from partlabel.settings import make_settings
-from partlabel.trainer import Trainer
-from partlabel.training import train
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.settings import make_settings
+from partlabel.training.train import train
+from partlabel.training.trainer import Trainer
 from test_contrastive import by_hand
 from trained import tiny_model
 

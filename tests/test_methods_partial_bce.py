@@ -12,22 +12,28 @@ from hypothesis import strategies as st
 from scipy.special import logit
 
 from conformance import CLASSES, SIZE, MethodConformance, same_memory
-from partlabel import losses
-from partlabel.checkpoint import load_state, same
-from partlabel.data import Batch
-from partlabel.errors import InputError, JobError, PartlabelWarning
-from partlabel.formats import read_labels
+from partlabel.base.errors import InputError, JobError, PartlabelWarning
+from partlabel.images.pictures import Batch
+from partlabel.judging.pseudo_label_rates import judge, read_tally
 from partlabel.labels import LabelTable
-from partlabel.memory import LabelMemory
-from partlabel.methods import Task
-from partlabel.methods.curriculum import Curriculum, certain, large, largest_share, present_only
-from partlabel.methods.partial_bce import PartialBce
+from partlabel.labels.formats import read_labels
+from partlabel.learning import losses
+from partlabel.learning.methods import Task
+from partlabel.learning.methods.partial_bce import PartialBce
+from partlabel.learning.pseudo_labels import LabelMemory
+from partlabel.learning.pseudo_labels.curriculum import (
+    Curriculum,
+    certain,
+    large,
+    largest_share,
+    present_only,
+)
 from partlabel.models.heads import GraphRefiner, Linear, Refined, Weldon
-from partlabel.report.round_table import round_table
-from partlabel.rounds import judge, read_tally
-from partlabel.run import Run, build
-from partlabel.settings import make_settings
-from partlabel.training import task_of, train
+from partlabel.output.report.round_table import round_table
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.run import Run, build
+from partlabel.training.settings import make_settings
+from partlabel.training.train import task_of, train
 from trained import tiny_model
 
 
@@ -125,7 +131,7 @@ def test_killed_between_rounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is saved but what would be saved without the kill, and the end is the same."""
-    from partlabel import trainer
+    from partlabel.training import trainer
 
     conformance = MethodConformance()
     conformance.name, conformance.options = "partial-bce", options  # type: ignore[misc]

@@ -8,18 +8,17 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel import simulate
-from partlabel.data import Batch
-from partlabel.errors import InputError, PartlabelWarning
-from partlabel.formats import read_labels
-from partlabel.labels import LabelTable
-from partlabel.methods import Task
-from partlabel.methods.saliency import SaliencyRegularization
+from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.images.pictures import Batch
+from partlabel.labels import LabelTable, simulate
+from partlabel.labels.formats import read_labels
+from partlabel.learning.methods import Task
+from partlabel.learning.methods.sr import SaliencyRegularization
 from partlabel.models import Classifier
 from partlabel.models.heads import Saliency
-from partlabel.run import load
-from partlabel.settings import make_settings
-from partlabel.training import train
+from partlabel.training.run import load
+from partlabel.training.settings import make_settings
+from partlabel.training.train import train
 
 
 class TestSaliency(MethodConformance):

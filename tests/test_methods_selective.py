@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel import losses
-from partlabel.checkpoint import load_state
-from partlabel.data import Batch
-from partlabel.errors import InputError, PartlabelWarning
-from partlabel.formats import read_labels
+from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.images.pictures import Batch
 from partlabel.labels import LabelTable
-from partlabel.methods import Task
-from partlabel.methods.selective import ClassAwareSelective, SelfPaced
+from partlabel.labels.formats import read_labels
+from partlabel.learning import losses
+from partlabel.learning.methods import Task
+from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
+from partlabel.training.checkpoint import load_state
 
 
 class TestSelfPaced(MethodConformance):

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn import metrics as oracle
 
 from partlabel import LabelTable, metrics
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
 
 FIGURES = [
     "mAP", "CP", "CR", "CF1", "OP", "OR", "OF1", "macro_F1", "micro_F1", "exact_match",

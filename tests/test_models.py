@@ -10,8 +10,8 @@ import sklearn
 import timm
 import torch
 
-from partlabel.data import read_picture
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
+from partlabel.images.pictures import read_picture
 from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction
 from partlabel.models.heads import Linear
 from partlabel.models.weights import load_packaged

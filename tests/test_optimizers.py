@@ -9,17 +9,17 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from partlabel.checkpoint import load_state, same
-from partlabel.errors import InputError
-from partlabel.formats import read_labels
-from partlabel.inputs import make_inputs
-from partlabel.methods import METHODS
-from partlabel.optimizers import WholeBatch
-from partlabel.prediction import predict
-from partlabel.run import Run
-from partlabel.selection import locate_all
-from partlabel.settings import make_settings
-from partlabel.training import train
+from partlabel.base.errors import InputError
+from partlabel.labels.formats import read_labels
+from partlabel.learning.methods import METHODS
+from partlabel.models.prediction import predict
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.inputs import make_inputs
+from partlabel.training.optimizers import WholeBatch
+from partlabel.training.run import Run
+from partlabel.training.selection import locate_all
+from partlabel.training.settings import make_settings
+from partlabel.training.train import train
 
 DECAY = 1e-5
 
@@ -112,7 +112,7 @@ def test_weight_decay_is_part_of_the_cost() -> None:
 def test_a_run_that_was_stopped_ends_in_the_same_bits(
     call: dict[str, Any], scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from partlabel import trainer
+    from partlabel.training import trainer
 
     whole = fit(scene, tmp_path / "whole", epochs=4, **call)
     original, stops = trainer.Trainer._maybe_save, [1, 2]

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from partlabel import LabelTable, scenes
-from partlabel.errors import InputError
-from partlabel.formats.boxes import read_boxes
-from partlabel.images import ImageFiles, upright_size
-from partlabel.pointing import Boxes, boxes_of, highest_places, play, union
+from partlabel import LabelTable
+from partlabel.base.errors import InputError
+from partlabel.images.folder import ImageFiles, upright_size
+from partlabel.labels import scenes
+from partlabel.labels.formats.boxes import read_boxes
+from partlabel.metrics.pointing import Boxes, boxes_of, highest_places, play, union
 
 HEADER = "image,class,left,top,right,bottom\n"
 

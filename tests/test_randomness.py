@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from partlabel.randomness import key, keys, uniform
+from partlabel.base.randomness import key, keys, uniform
 
 
 def test_the_same_everywhere() -> None:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partlabel import losses
+from partlabel.learning import losses
 
 
 def each_image(logits: Any, labels: Any, cost: Callable[[Any, Any], float]) -> float:

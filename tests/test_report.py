@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 from torch import nn
 
-from partlabel import LabelTable, metrics, read_labels, scenes, simulate, train, write_labels
-from partlabel.calibrate import logits
-from partlabel.checkpoint import load_state, same
+from partlabel import LabelTable, metrics, read_labels, train, write_labels
+from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.errors import InputError
-from partlabel.methods import METHODS
-from partlabel.report import analysis, build, landscape
-from partlabel.report.landscape import along, directions, steps, survey
-from partlabel.report.sample import names_of
-from partlabel.run import Run
-from partlabel.scoring import aligned, evaluate_estimates
-from partlabel.training import task_of
+from partlabel.judging.scoring import aligned, evaluate_estimates
+from partlabel.labels import scenes, simulate
+from partlabel.learning.methods import METHODS
+from partlabel.metrics.calibration import logits
+from partlabel.output.report import analysis, build, landscape
+from partlabel.output.report.landscape import along, directions, steps, survey
+from partlabel.output.report.sample import names_of
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.run import Run
+from partlabel.training.train import task_of
 from trained import tiny_model
 
 TINY: dict[str, Any] = {
@@ -256,7 +257,7 @@ def test_logits_undo_the_sigmoid_and_stay_finite() -> None:
 
 
 def test_many_classes_are_drawn_without_names() -> None:
-    from partlabel.report.contrasts import gain_bars, share_bars
+    from partlabel.output.report.contrasts import gain_bars, share_bars
 
     names = [f"class {j}" for j in range(500)]
     for draw in (share_bars, gain_bars):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from conformance import MethodConformance
-from partlabel import report, scenes, simulate
-from partlabel.formats.links import read_links
-from partlabel.training import train
+from partlabel.labels import scenes, simulate
+from partlabel.labels.formats.links import read_links
+from partlabel.output import report
+from partlabel.training.train import train
 
 
 @pytest.mark.parametrize(("graph", "linked"), [("cooccurrence", True), ("identity", False)])

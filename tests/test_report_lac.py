@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from conformance import MethodConformance
-from partlabel import report
-from partlabel.formats import read_labels
 from partlabel.labels import LabelTable
-from partlabel.report.beliefs import judge_pages
-from partlabel.report.embedding import cohesion, flatten
-from partlabel.run import Run
-from partlabel.training import train
+from partlabel.labels.formats import read_labels
+from partlabel.output import report
+from partlabel.output.report.beliefs import judge_pages
+from partlabel.output.report.embedding import cohesion, flatten
+from partlabel.training.run import Run
+from partlabel.training.train import train
 
 OPTIONS: dict[str, Any] = {"width": 16, "delta": 0.5, "delta2": 0.5, "queue": 8}
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from partlabel import read_labels, scenes
-from partlabel.errors import InputError
-from partlabel.scenes import CLASSES, World
+from partlabel import read_labels
+from partlabel.base.errors import InputError
+from partlabel.labels import scenes
+from partlabel.labels.scenes import CLASSES, World
 
 
 def test_a_picture_depends_on_seed_and_number_alone() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from partlabel.schedule import SCHEDULES, factor
+from partlabel.training.schedule import SCHEDULES, factor
 
 STEPS = 50
 

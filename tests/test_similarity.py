@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel.similarity import Neighbours, joint_omp, pursue
+from partlabel.learning.similarity import Neighbours, joint_omp, pursue
 
 
 def by_hand(

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel import LabelTable, simulate
-from partlabel.errors import InputError
+from partlabel import LabelTable
+from partlabel.base.errors import InputError
+from partlabel.labels import simulate
 from tables import tables
 
 full_tables = tables(values=(-1, 1))

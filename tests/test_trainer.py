@@ -10,18 +10,19 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel import losses, read_labels, train
-from partlabel.checkpoint import load_state, same
-from partlabel.completion import complete
-from partlabel.errors import InputError, JobError
-from partlabel.interruption import interruptible
+from partlabel import read_labels, train
+from partlabel.base.errors import InputError, JobError
+from partlabel.base.interruption import interruptible
+from partlabel.judging.completion import complete
+from partlabel.judging.scoring import evaluate
 from partlabel.labels import HUMAN, MODEL, Cells
-from partlabel.methods import METHODS, Method, Predict, Stage
-from partlabel.prediction import gather
-from partlabel.run import Run, load
-from partlabel.scoring import evaluate
-from partlabel.settings import make_settings
-from partlabel.trainer import Trainer
+from partlabel.learning import losses
+from partlabel.learning.methods import METHODS, Method, Predict, Stage
+from partlabel.models.prediction import gather
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.run import Run, load
+from partlabel.training.settings import make_settings
+from partlabel.training.trainer import Trainer
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
 
@@ -206,7 +207,7 @@ def test_nothing_readable_is_an_error(scene: Path, tmp_path: Path) -> None:
 
 
 def test_runs_without_weights_do_not_load(scene: Path, tmp_path: Path) -> None:
-    from partlabel.checkpoint import save_state
+    from partlabel.training.checkpoint import save_state
 
     train(
         scene / "labels.csv",

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel import LabelTable, load, metrics, read_labels, scenes, simulate, train
-from partlabel.checkpoint import load_state, same, save_state
+from partlabel import LabelTable, load, metrics, read_labels, train
+from partlabel.base.errors import InputError, JobError, PartlabelWarning
 from partlabel.cli import main
-from partlabel.errors import InputError, JobError, PartlabelWarning
-from partlabel.methods import METHODS
-from partlabel.methods.bce import Bce
-from partlabel.report import build as build_report
-from partlabel.run import Run
-from partlabel.scoring import evaluate, own_thresholds
-from partlabel.selection import choose_rows
-from partlabel.settings import make_settings
+from partlabel.judging.scoring import evaluate, own_thresholds
+from partlabel.labels import scenes, simulate
+from partlabel.learning.methods import METHODS
+from partlabel.learning.methods.bce import Bce
+from partlabel.output.report import build as build_report
+from partlabel.training.checkpoint import load_state, same, save_state
+from partlabel.training.run import Run
+from partlabel.training.selection import choose_rows
+from partlabel.training.settings import make_settings
 
 TINY: dict[str, Any] = {
     "backbone": "test_efficientnet",
@@ -127,7 +128,7 @@ def test_a_cut_off_cache_is_mended(scene: Path, tmp_path: Path) -> None:
 def test_killed_processes_resume_to_the_same_bits(scene: Path, tmp_path: Path) -> None:
     """Real processes, killed without warning at several moments."""
     script = (
-        "import sys; from partlabel import trainer; trainer._SAVE_EVERY = 0.0;"
+        "import sys; from partlabel.training import trainer; trainer._SAVE_EVERY = 0.0;"
         "from partlabel.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     words = [

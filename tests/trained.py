@@ -1,6 +1,6 @@
 """A tiny model for tests."""
 
-from partlabel.methods import Method
+from partlabel.learning.methods import Method
 from partlabel.models import Backbone, Classifier
 
 

@@ -7,17 +7,29 @@
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
+from partlabel.base.aliases import AliasFinder
 from partlabel.version import VERSION
 
 if TYPE_CHECKING:
-    from partlabel import formats, inspection, labels, losses, methods, metrics, scenes, simulate
-    from partlabel.formats import read_labels, write_labels
-    from partlabel.labels import ABSENT, PRESENT, UNKNOWN, LabelTable
+    from partlabel import labels, metrics
+    from partlabel.labels import (
+        ABSENT,
+        PRESENT,
+        UNKNOWN,
+        LabelTable,
+        formats,
+        inspection,
+        scenes,
+        simulate,
+    )
+    from partlabel.labels.formats import read_labels, write_labels
+    from partlabel.learning import losses, methods, similarity
     from partlabel.models import heads
-    from partlabel.run import load
-    from partlabel.training import train
+    from partlabel.training.run import load
+    from partlabel.training.train import train
 
 __version__ = VERSION
 
@@ -37,24 +49,37 @@ __all__ = [
     "metrics",
     "read_labels",
     "scenes",
+    "similarity",
     "simulate",
     "train",
     "write_labels",
 ]
 
-_HOMES = {
+# The public names, and where they are defined. Nothing is imported before it is used, so that the
+# command line can answer without torch.
+_ATTRIBUTES = {
     **dict.fromkeys(("ABSENT", "PRESENT", "UNKNOWN", "LabelTable"), "partlabel.labels"),
-    **dict.fromkeys(("read_labels", "write_labels"), "partlabel.formats"),
-    "heads": "partlabel.models",
-    "load": "partlabel.run",
-    "train": "partlabel.training",
+    **dict.fromkeys(("read_labels", "write_labels"), "partlabel.labels.formats"),
+    "load": "partlabel.training.run",
+    "train": "partlabel.training.train",
 }
+_MODULES = {
+    "formats": "partlabel.labels.formats",
+    "heads": "partlabel.models.heads",
+    "inspection": "partlabel.labels.inspection",
+    "losses": "partlabel.learning.losses",
+    "methods": "partlabel.learning.methods",
+    "scenes": "partlabel.labels.scenes",
+    "similarity": "partlabel.learning.similarity",
+    "simulate": "partlabel.labels.simulate",
+}
+sys.meta_path.insert(0, AliasFinder({f"partlabel.{name}": at for name, at in _MODULES.items()}))
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: the command line answers without torch."""
-    if name not in __all__:
-        raise AttributeError(f"module 'partlabel' has no attribute '{name}'")
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    return importlib.import_module(f"partlabel.{name}")
+    """Import a public name when it is first used."""
+    if name in _ATTRIBUTES:
+        return getattr(importlib.import_module(_ATTRIBUTES[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"partlabel.{name}")
+    raise AttributeError(f"module 'partlabel' has no attribute '{name}'")

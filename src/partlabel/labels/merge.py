@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import InputError, count, one_of
+from partlabel.base.errors import InputError, count, one_of
 from partlabel.labels.cells import from_triples
 from partlabel.labels.combine import CONFLICT_RULES, Conflict, combine
 from partlabel.labels.names import Names

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.errors import InputError, some
+from partlabel.base.errors import InputError, some
 
 _CHUNK = 1 << 16
 

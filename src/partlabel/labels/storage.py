@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from partlabel.errors import InputError
-from partlabel.files import atomic_file
+from partlabel.base.errors import InputError
+from partlabel.base.files import atomic_file
 from partlabel.labels.cells import Cells
 from partlabel.labels.names import Names
 from partlabel.labels.table import LabelTable

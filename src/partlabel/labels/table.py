@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from partlabel.errors import InputError, count, one_of
+from partlabel.base.errors import InputError, count, one_of
 from partlabel.labels import cells as _cells
 from partlabel.labels.cells import Cells
 from partlabel.labels.combine import Conflict

@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.fx.passes.split_module import split_module
 
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
 from partlabel.models.reduction import Reduction
 from partlabel.models.weights import DEFAULT_BACKBONE, load_packaged
 

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from partlabel.data import Pictures, in_batches
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
+from partlabel.images.pictures import Pictures, in_batches
 from partlabel.models.backbone import Backbone
 
 

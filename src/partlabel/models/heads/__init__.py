@@ -2,10 +2,10 @@
 
 from torch import nn
 
+from partlabel.models.heads.class_maps import MapHead, class_maps_of
 from partlabel.models.heads.decoder import LabelDecoder
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
-from partlabel.models.heads.maps import MapHead, class_maps_of
 from partlabel.models.heads.recurrent import RecurrentDecoder
 from partlabel.models.heads.relevance import Relevance
 from partlabel.models.heads.saliency import Saliency, heat_maps, saliency_pool

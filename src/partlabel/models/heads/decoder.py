@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, relu
 
-from partlabel.ranges import Count, Dropout, Size
+from partlabel.base.ranges import Count, Dropout, Size
 
 
 class LabelDecoder(nn.Module):

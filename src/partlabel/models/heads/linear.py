@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from partlabel.ranges import Dropout
+from partlabel.base.ranges import Dropout
 
 
 class Linear(nn.Module):

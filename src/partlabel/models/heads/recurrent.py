@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor, nn
 
-from partlabel.ranges import Size
+from partlabel.base.ranges import Size
 
 
 class RecurrentDecoder(nn.Module):

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from partlabel.models.heads.maps import MapHead
-from partlabel.ranges import Dropout, Weight
+from partlabel.base.ranges import Dropout, Weight
+from partlabel.models.heads.class_maps import MapHead
 
 
 def saliency_pool(maps: Tensor, alpha: float = 0.5, k: int = 5) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from partlabel.ranges import Count, Size
+from partlabel.base.ranges import Count, Size
 
 
 class LabelVectors(nn.Module):

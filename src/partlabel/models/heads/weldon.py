@@ -7,9 +7,9 @@
 
 from torch import Tensor
 
-from partlabel.errors import InputError
-from partlabel.models.heads.maps import MapHead
-from partlabel.ranges import Dropout, Rate
+from partlabel.base.errors import InputError
+from partlabel.base.ranges import Dropout, Rate
+from partlabel.models.heads.class_maps import MapHead
 
 
 def weldon_pool(maps: Tensor, k_max: float = 0.1, k_min: float = 0.1) -> Tensor:

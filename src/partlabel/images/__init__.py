@@ -1,0 +1,1 @@
+"""Image files: found, decoded, and turned into the views that training sees. Uses ``base``."""

@@ -1,0 +1,214 @@
+"""A label file or folder as it lies on disk, looked at once and shared by every format's reader."""
+
+import codecs
+import csv
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from partlabel.base.errors import FileError
+
+LONGEST_LINE = 16 << 20
+"""Bytes in a line of text; a longer one is no label file, and is not read into memory."""
+
+Kind = Literal["folder", "json", "jsonl", "parquet", "arrow", "xml", "text"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """What one pass over a text file found."""
+
+    encoding: str
+    quoted: bool
+
+
+class Source:
+    """A label file or folder; everything costly is read when asked for, and once."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = self.file = Path(path)
+        try:
+            mode = self.path.stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe can be read once only
+                self._spool = tempfile.NamedTemporaryFile()  # noqa: SIM115  # lives as long as this
+                with self.path.open("rb") as stream:
+                    shutil.copyfileobj(stream, self._spool)
+                self._spool.flush()
+                self.file = Path(self._spool.name)
+        except FileNotFoundError:
+            raise self.error("there is no such file or folder") from None
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+        except ValueError as error:
+            raise FileError(repr(os.fspath(path)), f"not a path ({error})") from None
+        if self.file.is_file() and self.file.stat().st_size == 0:
+            raise self.error("the file is empty")
+
+    def error(self, message: str, where: str = "") -> FileError:
+        """An error about this file, at a place in it."""
+        return FileError(self.path, message, where)
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of the file."""
+        try:
+            with self.open() as stream:
+                return stream.read(1 << 16)
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What sort of file this is, by its first bytes."""
+        if self.path.is_dir():
+            return "folder"
+        if self.head.startswith(b"PAR1"):
+            return "parquet"
+        if self.head.startswith(b"ARROW1"):
+            return "arrow"
+        start = self.head.removeprefix(codecs.BOM_UTF8).lstrip()
+        if start.startswith(b"<"):
+            return "xml"
+        if not start.startswith((b"{", b"[")):
+            return "text"
+        if self.path.suffix.lower() in (".jsonl", ".ndjson"):
+            return "jsonl"
+        return "jsonl" if _is_object(start.split(b"\n", 1)[0], with_key="file_name") else "json"
+
+    @cached_property
+    def text(self) -> Text:
+        """The encoding of a text file, after a look at all of it."""
+        if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return Text("utf-16", quoted=True)
+        decoder, encoding, quoted = codecs.getincrementaldecoder("utf-8")(), "utf-8", False
+        for chunk in self._chunks():
+            if b"\0" in chunk:
+                raise self.error("a NUL byte; this is not a text file", self._line_of(b"\0"))
+            if len(chunk) == LONGEST_LINE and b"\n" not in chunk and b"\r" not in chunk:
+                raise self.error(f"a line is longer than {LONGEST_LINE >> 20} MiB")
+            quoted = quoted or b'"' in chunk
+            if encoding == "utf-8" and not (chunk.isascii() and not decoder.getstate()[0]):
+                try:
+                    decoder.decode(chunk)
+                except UnicodeDecodeError:
+                    encoding = "latin-1"
+        cut_off = encoding == "utf-8" and decoder.getstate()[0]
+        return Text("latin-1" if cut_off else encoding, quoted)
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            with self.open() as stream:
+                while chunk := stream.read(LONGEST_LINE):
+                    yield chunk
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+
+    def _line_of(self, byte: bytes) -> str:
+        lines = 1
+        for chunk in self._chunks():
+            at = chunk.find(byte)
+            lines += chunk.count(b"\n", 0, at if at >= 0 else None)
+            if at >= 0:
+                break
+        return f"line {lines:,}"
+
+    def open(self) -> IO[bytes]:
+        """The content as a stream of bytes."""
+        return self.file.open("rb")
+
+    def for_arrow(self) -> "str | pa.BufferReader":
+        """The content as Arrow wants it: a path, or a buffer if the path is no valid text.
+
+        Never a Python stream: Arrow's threads may still hold on to one when the interpreter ends.
+        """
+        path = os.fspath(self.file)
+        return path if path.isprintable() else pa.BufferReader(self.file.read_bytes())
+
+    def utf8(self) -> "str | pa.BufferReader":
+        """The text in UTF-8 as Arrow wants it, translated if it is not."""
+        if self.text.encoding == "utf-8":
+            return self.for_arrow()
+        try:
+            text = self.file.read_bytes().decode(self.text.encoding)
+        except UnicodeDecodeError as error:
+            raise self.error(f"not valid {self.text.encoding}: {error}") from error
+        return pa.BufferReader(text.encode())
+
+    def lines(self) -> Iterator[str]:
+        """The lines of the text, with their ends, for ``csv`` and for JSON lines."""
+        encoding = "utf-8-sig" if self.text.encoding == "utf-8" else self.text.encoding
+        with self.file.open(encoding=encoding, newline="") as stream:
+            try:
+                yield from stream
+            except UnicodeDecodeError as error:
+                raise self.error(f"not valid {encoding}: {error}") from error
+
+    @cached_property
+    def delimiter(self) -> str:
+        """The first of comma, semicolon and tab in the header of a delimited text."""
+        header = next((line for line in self.lines() if line.strip()), "")
+        places = {header.find(mark): mark for mark in ",;\t" if mark in header}
+        return places[min(places)] if places else ","
+
+    def records(self) -> Iterator[tuple[int, list[str]]]:
+        """Line number and fields of each record of a delimited text, blank lines left out."""
+        reader = csv.reader(self.lines(), delimiter=self.delimiter)
+        line = 1
+        while True:
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise self.error(str(error), f"line {line:,}") from error
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+
+    @cached_property
+    def header(self) -> list[str]:
+        """The first record of a delimited text, without spaces around its names."""
+        for _, fields in self.records():
+            return [field.strip() for field in fields]
+        raise self.error("the file is empty")
+
+    @cached_property
+    def parquet_columns(self) -> list[str]:
+        """The column names of a Parquet file."""
+        try:
+            return list(pyarrow.parquet.read_schema(self.for_arrow()).names)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise self.error(f"cannot be read as Parquet ({error})") from error
+
+    @cached_property
+    def json(self) -> Any:
+        """The parsed JSON document."""
+        try:
+            return json.loads(self.file.read_bytes())
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno:,}, column {error.colno:,}"
+            raise self.error(f"not valid JSON: {error.msg}", where) from error
+        except RecursionError as error:
+            raise self.error("not a label file: its JSON is nested too deeply") from error
+        except ValueError as error:  # not UTF-8, or an integer of thousands of digits
+            raise self.error(f"not valid JSON: {error}") from error
+        except OSError as error:
+            raise self.error(f"cannot be read ({error.strerror})") from error
+
+
+def _is_object(line: bytes, with_key: str) -> bool:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and with_key in value

@@ -1,0 +1,71 @@
+"""Losses on logits and partial labels, as free functions.
+
+All take ``logits`` [B, C] and ``labels`` [B, C] in {-1, 0, 1} (absent, unknown, present), and
+return a scalar. They are computed from logits, so they are exact and finite for any logit, also in
+half precision. Unless they say otherwise they are means over all B * C cells.
+"""
+
+from partlabel.learning.losses.assumed import (
+    assume_negative,
+    asymmetric,
+    down_weighted,
+    focal,
+    label_smoothing,
+    negative_label_smoothing,
+)
+from partlabel.learning.losses.cellwise import likeliest
+from partlabel.learning.losses.consistency import confident, plc
+from partlabel.learning.losses.contrastive import Denominator, lac
+from partlabel.learning.losses.entropy import (
+    entropy_maximization,
+    entropy_minimization,
+    soft_negative,
+)
+from partlabel.learning.losses.expected import expected_positive, role
+from partlabel.learning.losses.known import (
+    Normalize,
+    batch_bce,
+    bce,
+    known_positives,
+    partial_bce,
+    partial_weight,
+)
+from partlabel.learning.losses.pairwise import lsep, ranknet, warp
+from partlabel.learning.losses.selective import selective, splc
+from partlabel.learning.losses.smoothness import complete, feature_smoothness, label_smoothness
+from partlabel.learning.losses.spatial import expected_negative, spatial_consistency
+
+__all__ = [
+    "Denominator",
+    "Normalize",
+    "assume_negative",
+    "asymmetric",
+    "batch_bce",
+    "bce",
+    "complete",
+    "confident",
+    "down_weighted",
+    "entropy_maximization",
+    "entropy_minimization",
+    "expected_negative",
+    "expected_positive",
+    "feature_smoothness",
+    "focal",
+    "known_positives",
+    "label_smoothing",
+    "label_smoothness",
+    "lac",
+    "likeliest",
+    "lsep",
+    "negative_label_smoothing",
+    "partial_bce",
+    "partial_weight",
+    "plc",
+    "ranknet",
+    "role",
+    "selective",
+    "soft_negative",
+    "spatial_consistency",
+    "splc",
+    "warp",
+]

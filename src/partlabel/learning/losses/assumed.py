@@ -1,0 +1,114 @@
+"""Losses that take unknown labels for absent, and what softens that.
+
+In all of them a label that is *known* to be absent has the loss's own negative term at full weight.
+"""
+
+import torch
+from torch import Tensor
+
+from partlabel.learning.losses.cellwise import (
+    cost_of_absent,
+    cost_of_present,
+    cross_entropy,
+    mean,
+    precise,
+)
+
+
+def assume_negative(logits: Tensor, labels: Tensor) -> Tensor:
+    """Binary cross-entropy in which unknown labels count as absent.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+
+    >>> assume_negative(torch.zeros(1, 2), torch.tensor([[1, 0]]))
+    tensor(0.6931)
+    """
+    return down_weighted(logits, labels, weight=1.0)
+
+
+def down_weighted(logits: Tensor, labels: Tensor, weight: float = 0.1) -> Tensor:
+    """As :func:`assume_negative`, with a weight on unknown labels.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+        weight: of unknown labels; 1 / (C - 1) is "weak assume negative".
+    """
+    logits = precise(logits)
+    cost = torch.where(labels > 0, cost_of_present(logits), cost_of_absent(logits))
+    return mean(torch.where(labels == 0, weight * cost, cost))
+
+
+def label_smoothing(logits: Tensor, labels: Tensor, epsilon: float = 0.1) -> Tensor:
+    """As :func:`assume_negative`, with targets 1 - epsilon and epsilon in place of 1 and 0.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+        epsilon: how soft.
+    """
+    logits = precise(logits)
+    present = (labels > 0).to(logits.dtype)
+    return mean(cross_entropy(logits, present * (1 - 2 * epsilon) + epsilon))
+
+
+def negative_label_smoothing(logits: Tensor, labels: Tensor, epsilon: float = 0.3) -> Tensor:
+    """As :func:`assume_negative`, with target epsilon for unknown labels only.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+        epsilon: how soft; 0.3 on VOC, 0.1 on COCO, NUS-WIDE and CUB in the EM + APL paper.
+    """
+    logits = precise(logits)
+    targets = (labels > 0).to(logits.dtype) + epsilon * (labels == 0)
+    return mean(cross_entropy(logits, targets))
+
+
+def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0, alpha: float = 0.75) -> Tensor:
+    """Focal loss: each cell's cost times how wrong it is, to the power of gamma.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+        gamma: 0 for plain cross-entropy.
+        alpha: weight of present labels, 1 - alpha that of the others.
+    """
+    logits = precise(logits)
+    present, absent = cost_of_present(logits), cost_of_absent(logits)
+    # -log(1 - p) is also the logarithm of how wrong a present label is, but for the sign
+    hard_present = torch.exp(-gamma * absent) * present
+    hard_absent = torch.exp(-gamma * present) * absent
+    return mean(torch.where(labels > 0, alpha * hard_present, (1 - alpha) * hard_absent))
+
+
+def asymmetric(
+    logits: Tensor,
+    labels: Tensor,
+    gamma_positive: float = 0.0,
+    gamma_negative: float = 2.0,
+    margin: float = 0.2,
+) -> Tensor:
+    """Asymmetric loss (ASL): easy negatives count little, those below a margin not at all.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+        gamma_positive, gamma_negative: focusing of present labels and of the others.
+        margin: m; a negative costs as if p were max(p - m, 0).
+    """
+    logits = precise(logits)
+    absent = cost_of_absent(logits)
+    positive = torch.exp(-gamma_positive * absent) * cost_of_present(logits)
+    if margin == 0:
+        negative = torch.exp(-gamma_negative * cost_of_present(logits)) * absent
+    else:
+        shifted = torch.sigmoid(logits) - margin
+        over = shifted > 0
+        safe = torch.where(over, shifted, 0.5)  # the power of 0 has no gradient
+        # from 1 - p, which keeps its digits where p is close to 1
+        cost = -torch.log((torch.sigmoid(-logits) + margin).clamp(max=1))
+        negative = torch.where(over, safe**gamma_negative * cost, 0)
+    return mean(torch.where(labels > 0, positive, negative))

@@ -1,0 +1,60 @@
+"""Methods by name. A new one is a file here and a line in ``METHODS``."""
+
+from partlabel.learning.method import WHOLE_BATCH, Method, Predict, Stage, Task
+from partlabel.learning.methods.assume_negative import (
+    AssumeNegative,
+    Asymmetric,
+    DownWeighted,
+    Focal,
+    LabelSmoothing,
+    NegativeLabelSmoothing,
+    WeakAssumeNegative,
+    WeightNorm1,
+    WeightNorm2,
+)
+from partlabel.learning.methods.bce import Bce
+from partlabel.learning.methods.cnn_rnn import CnnRnn
+from partlabel.learning.methods.em import EntropyMaximization, EntropyMinimization
+from partlabel.learning.methods.em_apl import EmApl
+from partlabel.learning.methods.en_scl import SpatialConsistency
+from partlabel.learning.methods.imcl import InteractiveLearning
+from partlabel.learning.methods.lac import LabelAwareConsistency
+from partlabel.learning.methods.latent_noise import LatentNoise
+from partlabel.learning.methods.partial_bce import PartialBce
+from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
+from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearInit
+from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
+from partlabel.learning.methods.sr import SaliencyRegularization
+
+__all__ = ["METHODS", "WHOLE_BATCH", "Method", "Predict", "Stage", "Task"]
+
+METHODS: dict[str, type[Method]] = {
+    "bce": Bce,
+    "partial-bce": PartialBce,
+    "imcl": InteractiveLearning,
+    "sr": SaliencyRegularization,
+    "lsep": Lsep,
+    "wsabie": Wsabie,
+    "fast0tag": Fast0Tag,
+    "latent-noise": LatentNoise,
+    "cnn-rnn": CnnRnn,
+    "an": AssumeNegative,
+    "dw": DownWeighted,
+    "wan": WeakAssumeNegative,
+    "l1r": WeightNorm1,
+    "l2r": WeightNorm2,
+    "ls": LabelSmoothing,
+    "n-ls": NegativeLabelSmoothing,
+    "focal": Focal,
+    "asl": Asymmetric,
+    "splc": SelfPaced,
+    "csl": ClassAwareSelective,
+    "entmin": EntropyMinimization,
+    "epr": ExpectedPositive,
+    "role": Role,
+    "role-li": RoleLinearInit,
+    "en-scl": SpatialConsistency,
+    "em": EntropyMaximization,
+    "em-apl": EmApl,
+    "lac": LabelAwareConsistency,
+}

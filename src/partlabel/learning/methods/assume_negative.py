@@ -1,0 +1,162 @@
+"""Methods that take unknown labels for absent, and what softens that.
+
+[1] Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021 (AN, WAN, LS).
+[2] Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels,
+    ECCV 2022 (DW, L1R, L2R, N-LS; defaults are its choices for VOC, supplement B.2).
+[3] Mac Aodha et al., Presence-Only Geographical Priors for Fine-Grained Image Classification,
+    ICCV 2019 (the weight of WAN).
+[4] Lin et al., Focal Loss for Dense Object Detection, ICCV 2017.
+[5] Ridnik et al., Asymmetric Loss For Multi-Label Classification, ICCV 2021.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from partlabel.base.ranges import Share, Softness, Weight
+from partlabel.images.pictures import Batch
+from partlabel.learning import losses
+from partlabel.learning.method import OnLogits
+from partlabel.models import Classifier
+
+
+class AssumeNegative(OnLogits):
+    """Binary cross-entropy in which unknown labels count as absent ("AN") [1].
+
+    What most people do without thinking; the baseline for single positive labels.
+    """
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.assume_negative`."""
+        return losses.assume_negative(logits, batch.labels)
+
+
+class DownWeighted(OnLogits):
+    """As ``an``, with less weight on unknown labels [2].
+
+    Args:
+        weight: of unknown labels. Paper: 0.1 for VOC, COCO and NUS-WIDE, 0.02 for CUB.
+    """
+
+    def __init__(self, weight: Weight = 0.1) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.down_weighted`."""
+        return losses.down_weighted(logits, batch.labels, self.weight)
+
+
+class WeakAssumeNegative(OnLogits):
+    """As ``an``, with weight 1 / (C - 1) on unknown labels: together they weigh as one [1, 3]."""
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.down_weighted`."""
+        return losses.down_weighted(logits, batch.labels, 1 / max(logits.shape[1] - 1, 1))
+
+
+class WeightNorm1(AssumeNegative):
+    """As ``an``, plus the sum of absolute values of all trained weights (L1R) [2].
+
+    Args:
+        weight: of the sum. Paper: 1e-6 for VOC, 1e-7 for COCO and NUS-WIDE, 1e-9 for CUB.
+    """
+
+    power = 1
+
+    def __init__(self, weight: Weight = 1e-6) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
+        """The cost of ``an`` and the norm; biases and the weights of norms (vectors) are free."""
+        parts = super().loss(model, batch)
+        norms = [
+            p.abs().pow(self.power).sum()
+            for p in model.parameters()
+            if p.requires_grad and p.ndim > 1
+        ]
+        norm = self.weight * sum(norms, start=parts["loss"].new_zeros(()))
+        return parts | {"loss": parts["loss"] + norm, "norm": norm}
+
+
+class WeightNorm2(WeightNorm1):
+    """As ``an``, plus the sum of squares of all trained weights (L2R) [2].
+
+    Args:
+        weight: of the sum. Paper: 1e-6 for VOC and NUS-WIDE, 1e-7 for COCO, 1e-8 for CUB.
+    """
+
+    power = 2
+
+
+class LabelSmoothing(OnLogits):
+    """As ``an``, with smooth targets for all labels (LS) [1, 2].
+
+    Args:
+        epsilon: targets are 1 - epsilon and epsilon. Paper: 0.1 for all datasets.
+    """
+
+    def __init__(self, epsilon: Softness = 0.1) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.label_smoothing`."""
+        return losses.label_smoothing(logits, batch.labels, self.epsilon)
+
+
+class NegativeLabelSmoothing(OnLogits):
+    """As ``an``, with a smooth target for unknown labels only (N-LS) [2].
+
+    Args:
+        epsilon: target of unknown labels. Paper: 0.3 for VOC, 0.1 for the others.
+    """
+
+    def __init__(self, epsilon: Softness = 0.3) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.negative_label_smoothing`."""
+        return losses.negative_label_smoothing(logits, batch.labels, self.epsilon)
+
+
+class Focal(OnLogits):
+    """Focal loss, unknown labels counted as absent [4].
+
+    Args:
+        gamma: how much hard cells stand out. Paper: 2.
+        alpha: weight of present labels. Paper [2]: 0.75 for all datasets.
+    """
+
+    def __init__(self, gamma: Weight = 2.0, alpha: Share = 0.75) -> None:
+        super().__init__()
+        self.gamma, self.alpha = gamma, alpha
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.focal`."""
+        return losses.focal(logits, batch.labels, self.gamma, self.alpha)
+
+
+class Asymmetric(OnLogits):
+    """Asymmetric loss (ASL), unknown labels counted as absent [5].
+
+    Args:
+        gamma_positive, gamma_negative: focusing. Paper [2]: 0, and 2 (CUB: 1).
+        margin: probabilities below it cost nothing. Paper [2]: 0.2 (CUB: 0).
+    """
+
+    def __init__(
+        self,
+        gamma_positive: Weight = 0.0,
+        gamma_negative: Weight = 2.0,
+        margin: Annotated[float, Field(ge=0, lt=1)] = 0.2,
+    ) -> None:
+        super().__init__()
+        self.gammas, self.margin = (gamma_positive, gamma_negative), margin
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """See :func:`losses.asymmetric`."""
+        return losses.asymmetric(logits, batch.labels, *self.gammas, self.margin)

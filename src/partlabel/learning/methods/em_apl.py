@@ -1,0 +1,98 @@
+"""Entropy maximisation with asymmetric pseudo-labels.
+
+[1] Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels,
+    ECCV 2022.
+"""
+
+import torch
+from torch import Tensor
+
+from partlabel.base.errors import InputError
+from partlabel.base.ranges import Epochs, Share, Weight
+from partlabel.images.pictures import Batch
+from partlabel.learning import losses
+from partlabel.learning.method import Predict, Stage, Task
+from partlabel.learning.methods.em import Alpha, EntropyMaximization
+from partlabel.learning.pseudo_labels import quota
+from partlabel.learning.pseudo_labels.state import PseudoLabels, refuse_patience
+
+
+class EmApl(EntropyMaximization):
+    """EM, and after a warm-up soft negatives for the least likely labels of each class [1].
+
+    Before each epoch after the warm-up, a share of each class's unknown labels, those with the
+    lowest scores, become soft negatives: their target is the score they have at that moment, for
+    good. The others stay unknown.
+
+    Args:
+        alpha: weight of the entropy on labels that stay unknown, a number or ``auto``: see ``em``.
+        beta: weight of pseudo-labels. Paper: 0.02 for VOC, 0.9 COCO, 0.2 NUS-WIDE, 0.4 CUB; 1 is
+            the ablation without down-weighting.
+        theta: share of a class's unknown labels that have a pseudo-label at the end. Paper: 0.9;
+            0.1 is an ablation.
+        warmup: epochs of EM alone, fewer than --epochs. Paper: 5 of 10 (NUS-WIDE 4, CUB 3).
+        hard: targets 0 and 1 instead of scores, an ablation.
+        theta_positive: share that become soft positives, those with the highest scores, an
+            ablation. Paper: 0.1, and it hurts.
+    """
+
+    def __init__(
+        self,
+        alpha: Alpha = 0.2,
+        beta: Weight = 0.02,
+        theta: Share = 0.9,
+        warmup: Epochs = 5,
+        hard: bool = False,
+        theta_positive: Share = 0.0,
+    ) -> None:
+        super().__init__(alpha)
+        if theta + theta_positive > 1:
+            raise InputError(
+                f"theta = {theta} and theta_positive = {theta_positive}: together more than all"
+            )
+        self.beta, self.theta, self.theta_positive = beta, theta, theta_positive
+        self.warmup, self.hard = warmup, hard
+        self.pseudo = PseudoLabels()
+
+    def prepare(self, task: Task) -> None:
+        """Count what is unknown."""
+        super().prepare(task)
+        if task.epochs <= self.warmup:
+            raise InputError(
+                f"a warm-up of {self.warmup} of {task.epochs} epochs leaves no pseudo-labels; "
+                "take more --epochs, or a smaller --set warmup"
+            )
+        self.rounds = task.epochs - self.warmup
+        self.unknown = task.labels.counts().unknown
+        self.pseudo.prepare(task)
+
+    def stages(self, epochs: int, patience: int | None) -> list[Stage]:
+        """One, which must come to its end."""
+        refuse_patience(patience)
+        return super().stages(epochs, patience)
+
+    def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
+        """After the warm-up, give pseudo-labels."""
+        told = super().before_epoch(epoch, predict)
+        if epoch < self.warmup:
+            return told
+        number = epoch - self.warmup + 1
+        this = self.pseudo.begin(number)
+        for rows, logits in predict():
+            this.score(rows, torch.sigmoid(logits).cpu().numpy())
+        given = this.give(
+            quota(self.unknown, self.theta, number, self.rounds),
+            quota(self.unknown, self.theta_positive, number, self.rounds),
+            (0.0, 1.0) if self.hard else None,
+        )
+        self.pseudo.complete(number)
+        return told | {"pseudo_labels": float(given)}
+
+    def cost(self, logits: Tensor, batch: Batch) -> Tensor:
+        """EM on cells without a pseudo-label, soft cross-entropy on the others (Eq. 8)."""
+        if int(self.pseudo.round) == 0:
+            return super().cost(logits, batch)
+        signs, targets = self.pseudo.read(batch.rows)
+        pseudo = signs != 0
+        em = losses.entropy_maximization(logits, batch.labels, self.weight * ~pseudo)
+        return em + losses.soft_negative(logits, -pseudo.int(), self.beta, targets=targets)

@@ -1,0 +1,14 @@
+"""Scores against labels: metrics, calibration, guarantees. Arrays in, figures out; no model.
+
+Uses ``base``, ``images`` and ``labels``.
+"""
+
+from partlabel.metrics.evaluation import (
+    Evaluation,
+    average_precision,
+    by_annotations,
+    evaluate,
+    top_recall,
+)
+
+__all__ = ["Evaluation", "average_precision", "by_annotations", "evaluate", "top_recall"]

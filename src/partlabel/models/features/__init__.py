@@ -1,0 +1,14 @@
+"""What a frozen part of a network makes of pictures, computed once and kept on disk."""
+
+from partlabel.models.features.maps import Bank, CachedMaps, cache_pixels, cached_maps
+from partlabel.models.features.store import MapStore, content_key, default_cache
+
+__all__ = [
+    "Bank",
+    "CachedMaps",
+    "MapStore",
+    "cache_pixels",
+    "cached_maps",
+    "content_key",
+    "default_cache",
+]

@@ -32,10 +32,11 @@ from partlabel.learning.methods import METHODS
 from partlabel.models.prediction import predict
 from partlabel.output.bench.results import spread
 from partlabel.output.bench.sheets import Sheet, markdown
+from partlabel.training.arguments import make_settings
+from partlabel.training.build import build
 from partlabel.training.inputs import make_inputs
-from partlabel.training.run import build
 from partlabel.training.selection import locate_all
-from partlabel.training.settings import make_settings
+from partlabel.training.settings import Execution
 
 SEEDS, EPOCHS, BATCH = (0, 1, 2), 12, 32
 CHOICES = [
@@ -70,7 +71,7 @@ def features_of(table: LabelTable, given: argparse.Namespace) -> Numbers:
     settings = make_settings(method="bce", frozen="all")
     model, _ = build(settings, list(table.classes), pretrained=True)
     paths = locate_all(table, given.images)
-    inputs = make_inputs(model, table, paths, settings, given.cache, print)
+    inputs = make_inputs(model, table, paths, settings, Execution(cache=given.cache), print)
     found = np.zeros((len(table), model.backbone.channels), dtype=np.float32)
     for rows, part in predict(
         model,
@@ -148,7 +149,7 @@ def ours(
                 **choice,
             )
             held = done.record.best_val_mAP or 0.0
-            said = score(done, test, given.images, given.cache).scores
+            said = score(done, test).scores
         return held, metrics.evaluate(said, test)["mAP"]
 
     return run

@@ -20,10 +20,9 @@ from scipy.stats import binom
 
 from benchmarks.report import machine
 from partlabel import LabelTable, read_labels, train
-from partlabel.judging.completion import Completion, complete
+from partlabel.judging.completion import Completion, complete_run
 from partlabel.labels import PRESENT, simulate
 from partlabel.output.bench.sheets import Sheet, markdown
-from partlabel.output.completion_summary import groups
 
 SETTINGS: tuple[tuple[str, float | None, str, dict[str, Any]], ...] = (
     ("partial", 0.1, "bce", {}),
@@ -60,7 +59,7 @@ class Tally:
         self.present += int((hidden & (true == PRESENT)).sum())
         self.said += int((filled & (values == PRESENT)).sum())
         self.found += int((filled & right & (true == PRESENT)).sum())
-        for value, basis, classes in groups(done):
+        for value, basis, classes in done.groups():
             for group in [[j] for j in classes] if basis == "class" else [classes]:
                 here = filled[:, group] & (values[:, group] == value)
                 if here.any():
@@ -114,7 +113,7 @@ def main() -> None:
                     weight_decay=1e-3,
                     seed=seed,
                 )
-                done = complete(run, given.min_precision, cache=given.cache)
+                done = complete_run(run, given.min_precision)
             tally.add(done, labels, full)
         share = "" if proportion is None else f" {proportion:.0%}"
         rows.append([f"{strategy}{share}, `{method}`", *tally.row()])

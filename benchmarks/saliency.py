@@ -9,6 +9,7 @@ from partlabel.images.batches import Batch
 from partlabel.learning.methods import METHODS, Method
 from partlabel.models import Backbone, Classifier
 from partlabel.models.heads import saliency_pool
+from partlabel.training.build import make_head
 
 BATCH, CLASSES, SIZE, ROUNDS = 16, 20, 224, 5
 
@@ -35,7 +36,7 @@ def _step(method: Method, model: Classifier, batch: Batch) -> None:
 
 def _ready(name: str, backbone: Backbone) -> tuple[Method, Classifier]:
     method = METHODS[name]()
-    head = method.head(backbone.channels, CLASSES)
+    head = make_head(method, backbone.channels, CLASSES)
     return method, Classifier(backbone, head, [str(j) for j in range(CLASSES)]).train()
 
 

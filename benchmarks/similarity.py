@@ -11,10 +11,12 @@ from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.labels.cells import from_triples
 from partlabel.learning.cooccurrence import LabelGraph, cooccurrence_graph
+from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.label_graph import LearnedGraph
 from partlabel.learning.methods import METHODS, Task
 from partlabel.learning.similarity import joint_omp, pursue
 from partlabel.models import Backbone, Classifier
+from partlabel.training.build import make_head
 
 Numbers = NDArray[np.float64]
 
@@ -83,9 +85,10 @@ def _step() -> None:
     for name, options in (("bce", {}), ("imcl", {"warmup": 0})):
         method = METHODS[name](**options)
         backbone = Backbone("tf_efficientnet_lite0", "none", "nothing", 224)
-        model = Classifier(backbone, method.head(backbone.channels, 80), names).train()
+        model = Classifier(backbone, make_head(method, backbone.channels, 80), names).train()
         method.prepare(Task(table, table, epochs=2))
-        method.begin_stage(0, model)
+        if isinstance(method, FollowsStages):
+            method.begin_stage(0, model)
         batch = Batch(torch.arange(32), labels, {"weak": pictures})
         steps[name] = lambda m=method, c=model, b=batch: m.loss(c, b)["loss"].backward()
     best = {name: timed(step, repeat=4)[0] for name, step in steps.items()}

@@ -17,7 +17,8 @@ from partlabel.learning.methods.bce import Bce
 from partlabel.models import Backbone, Classifier
 from partlabel.models.features import cached_maps
 from partlabel.models.prediction import InputSource
-from partlabel.training.settings import make_settings
+from partlabel.training.arguments import make_settings
+from partlabel.training.build import make_head
 from partlabel.training.trainer import Examples, Trainer
 
 IMAGES, SIZE, BATCH, ROUNDS = 640, 96, 32, 5
@@ -29,13 +30,13 @@ class Silent:
     def begin(self, *_: Any) -> None:
         """Nothing."""
 
-    step = end = saved = warn = begin
+    step = end = saved = note = warn = begin
 
 
 def _model(frozen: Any) -> Classifier:
     torch.manual_seed(0)
     backbone = Backbone("tf_efficientnet_lite0", "imagenet", frozen, SIZE)
-    return Classifier(backbone, Bce().head(backbone.channels, 20), scenes.CLASSES[:20])
+    return Classifier(backbone, make_head(Bce(), backbone.channels, 20), scenes.CLASSES[:20])
 
 
 def _bare(model: Classifier, inputs: InputSource, labels: torch.Tensor, epochs: int) -> None:

@@ -17,7 +17,7 @@ from scipy.stats import ttest_rel
 from partlabel import LabelTable, metrics, read_labels, write_labels
 from partlabel.cli import main
 from partlabel.labels import simulate
-from partlabel.output.bench import read_spec, run, tables
+from partlabel.output.bench import read_spec, run_spec, tables
 from partlabel.output.bench.curves import draw_curves, plot_curves
 from partlabel.output.bench.jobs import label_shares
 from partlabel.output.bench.sheets import on_terminal
@@ -99,7 +99,7 @@ ceiling: all labels
     assert (tmp_path / "out" / "results.csv").read_text().splitlines() == lines
     # the test split is not in what a method was given
     run = next((tmp_path / "out" / "cells").glob("AN-single-*-seed1-*"))
-    assert set(Run(run / "run").labels.splits or []) == {"train", "holdout"}
+    assert set(Run(run / "run").selection.labels.splits or []) == {"train", "holdout"}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_file_without_splits_gets_them(scene: Path, tmp_path: Path) -> None:
     assert cut.splits is not None
     assert 0 < cut.in_split("test").sum() < cut.in_split("train").sum()
     told: list[str] = []
-    (found,) = run(spec, tmp_path / "out", told=told.append)
+    (found,) = run_spec(spec, tmp_path / "out", say=told.append).results
     assert found["evaluated_classes"] > 0
     assert any("of the labels to train on are known" in line for line in told)
 
@@ -436,4 +436,4 @@ def test_a_bench_can_be_stopped(
     )
     spec = read_spec(tmp_path / "spec.yaml", scene / "labels.csv", scene / "images")
     with pytest.raises(InterruptedTrainingError):
-        run(spec, tmp_path / "out")
+        run_spec(spec, tmp_path / "out")

@@ -13,11 +13,10 @@ from scipy.stats import binom
 from partlabel import read_labels, train
 from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.judging.completion import Completion, complete
+from partlabel.judging.completion import Completion, complete_run
 from partlabel.judging.completion.assessment import as_unknown
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, scenes, simulate
 from partlabel.metrics.guarantee import at_least
-from partlabel.output.completion_summary import groups
 from partlabel.training.run import Run
 
 WORLD = scenes.World(classes=12, size=128, seed=0, difficulty=0.0, objects=1.3)
@@ -42,7 +41,7 @@ class Place:
         return train(labels, self.folder / "images", self.folder / name, **own)
 
     def complete(self, run: Run, precision: float = 0.95, **more: Any) -> Completion:
-        return complete(run, precision, cache=self.folder / "cache", **more)
+        return complete_run(run, precision, **more)
 
     def right(self, done: Completion) -> Any:
         """[n, C] where the completed table says what is true."""
@@ -78,7 +77,7 @@ def test_what_is_promised_holds(
         assert filled.sum() == sum(numbers.sum() for numbers in done.filled.values())
         shares.append(done.share)
         found += int((filled & (values == PRESENT)).sum())
-        for value, basis, classes in groups(done):
+        for value, basis, classes in done.groups():
             for group in [[j] for j in classes] if basis == "class" else [classes]:
                 here = filled[:, group] & (values[:, group] == value)
                 made += here.any()
@@ -140,7 +139,7 @@ def test_commands_write_what_it_rests_on(
     filled = (given == 0) & (values != 0)
     assert (sources[filled] == MODEL).all()
     assert f"filled in {filled.sum():,} of {(given == 0).sum():,} unknown labels" in said
-    assert "right 90% of the time" in said
+    assert "least 90% of the labels" in said
     assert not np.isnan(table.scores()).any()
     with (tmp_path / "done.guarantees.csv").open() as stream:
         lines = list(csv.DictReader(stream))
@@ -165,9 +164,9 @@ def test_commands_write_what_it_rests_on(
         .startswith("image,class,value,score,trained_on\n")
     )
     alone = place.complete(run, 0.9, guarantee="class")
-    assert {basis for _, basis, _ in groups(alone)} == {"class"}
+    assert {basis for _, basis, _ in alone.groups()} == {"class"}
     pooled = place.complete(run, 0.9, guarantee="pooled")
-    assert {basis for _, basis, _ in groups(pooled)} == {"pooled"}
+    assert {basis for _, basis, _ in pooled.groups()} == {"pooled"}
     for wrong, word in (
         ("--guarantee=all", "pooled"),
         ("--min-precision=1", "between 0 and 1"),
@@ -189,10 +188,9 @@ def test_other_ways_to_ask_are_told(place: Place) -> None:
     """Where little is filled in: what would be, as it then is."""
     labels = simulate.hide(place.truth, "partial", 0.4, 3, holdout=0.1)
     run = place.train(labels, "little", method="bce", seed=3)
-    notes: list[str] = []
-    done = place.complete(run, 0.99, note=notes.append)
+    done = place.complete(run, 0.99)
     assert done.share < 0.5
-    told = [note for note in notes if "otherwise" in note]
+    told = [note for note in done.notes if "other options would fill in more" in note]
     less = place.complete(run, 0.9)
     assert less.share > done.share
     assert told
@@ -202,7 +200,7 @@ def test_other_ways_to_ask_are_told(place: Place) -> None:
 @pytest.mark.parametrize(
     ("strategy", "more", "why"),
     [
-        ("single-positive", {}, "only present labels are known"),
+        ("single-positive", {}, "the known validation labels are all present"),
         ("partial", {"reserve": 0.0}, "without --reserve 0"),
         ("partial", {"val": 0.0}, "no validation images"),
     ],
@@ -217,9 +215,8 @@ def test_without_evidence_nothing_is_promised(
     warns: Any = pytest.warns(match="all of one kind") if method == "an" else nullcontext()
     with warns:
         run = place.train(labels, name, method=method, **{**more, "epochs": 1})
-    notes: list[str] = []
-    done = place.complete(run, note=notes.append)
-    assert why in notes[0]
+    done = place.complete(run)
+    assert why in done.notes[0]
     assert done.share == 0
     assert np.array_equal(done.table.dense(), labels.dense())
 
@@ -283,11 +280,10 @@ def test_labels_that_are_no_sample_are_noticed(place: Place) -> None:
     """All absences and one positive are known: what is unknown is present, without exception."""
     labels = simulate.hide(place.truth, "positive+negatives", None, 0)
     run = place.train(labels, "no-sample", method="bce", val=0.4)
-    notes: list[str] = []
-    place.complete(run, note=notes.append)
-    assert any("no random sample" in note and "look different" in note for note in notes)
+    notes = place.complete(run).notes
+    assert any("no random sample" in note and "may not hold" in note for note in notes)
 
 
 def test_precision_must_be_a_share() -> None:
     with pytest.raises(InputError, match="between 0 and 1"):
-        complete(Run("nowhere"), 95)
+        complete_run(Run("nowhere"), 95)

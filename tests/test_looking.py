@@ -17,7 +17,7 @@ from partlabel.judging.scoring import score
 from partlabel.labels import scenes, simulate
 from partlabel.labels.formats.boxes import read_boxes
 from partlabel.models import heads
-from partlabel.output.report import build, looking
+from partlabel.output.report import build_report, looking
 from partlabel.output.report.figures import overlay, score_histogram
 from partlabel.output.report.looking import Choice, choose_labels, choose_pictures, class_maps
 from partlabel.training.run import Run
@@ -90,10 +90,10 @@ def test_pooled_class_maps_are_the_scores(
     """Also where only the mean of a feature map was kept for the training."""
     name = "-".join(map(str, settings.values()))
     run = place.train(name, "bce", **{**settings, "epochs": 1})
-    table, images = place.labels.subset(range(11)), run.record.images
-    expected = score(run, table, images, place.folder / "cache").scores
+    table = place.labels.subset(range(11))
+    expected = score(run, table).scores
     found = np.zeros_like(expected)
-    for rows, maps in class_maps(run, table, place.folder / "cache"):
+    for rows, maps in class_maps(run, table):
         found[rows] = torch.sigmoid(pool(maps)).numpy()
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
@@ -142,13 +142,13 @@ def test_an_overlay_leaves_cold_places_alone_and_is_red_where_it_is_hot() -> Non
 
 
 def test_heat_maps_of_a_run_and_its_baseline(place: Place, sr: Run, bce: Run) -> None:
-    build(sr, place.folder / "cache")
+    build_report(sr)
     alone = section(sr, "Where the model looks")
     strips = alone.split('<div class="strip">')[1:]
     assert len(strips) == 6
     assert 6 < alone.count("data:image/jpeg") <= 24
     assert "● " in "".join(strips)
-    build(sr, place.folder / "cache", baseline=bce)
+    build_report(sr, baseline=bce)
     both = section(sr, "Where the model looks")
     assert both.count("data:image/jpeg") == 2 * alone.count("data:image/jpeg") - 6
     assert '<p class="soft">sr</p>' in both
@@ -160,7 +160,7 @@ def test_a_refined_run_has_heat_maps(place: Place) -> None:
     run = place.train(
         "gnn", "partial-bce", options={"gnn": True}, head="weldon", frozen="all", epochs=1
     )
-    build(run, place.folder / "cache", boxes=read_boxes(place.boxes))
+    build_report(run, boxes=read_boxes(place.boxes))
     assert section(run, "Where the model looks")
     assert section(run, "Does it look at the object?")
 
@@ -173,11 +173,11 @@ def test_a_head_without_class_maps_has_no_such_part(
         "class_maps_of",
         lambda head: head.class_maps if isinstance(head, heads.Linear) else None,
     )
-    build(sr, place.folder / "cache", baseline=bce)
+    build_report(sr, baseline=bce)
     assert not section(sr, "Where the model looks")
     with pytest.raises(InputError, match="its head scores no places"):
-        build(sr, place.folder / "cache", boxes=read_boxes(place.boxes))
-    build(bce, place.folder / "cache", baseline=sr, boxes=read_boxes(place.boxes))
+        build_report(sr, boxes=read_boxes(place.boxes))
+    build_report(bce, baseline=sr, boxes=read_boxes(place.boxes))
     assert '<p class="soft">sr</p>' not in section(bce, "Where the model looks")
     header = re.findall(r"<th>(.*?)</th>", section(bce, "Does it look at the object?"))
     assert header == ["class", "images", "chance", "bce"]
@@ -195,7 +195,7 @@ def test_hits_are_those_of_maps_looked_at_one_by_one(place: Place, sr: Run, bce:
     )
     made, hits, pairs = scenes.make(30, 4, 64, 0).boxes, np.zeros(4, int), np.zeros(4, int)
     numbers = [int(name[:6]) for name in used.ids]
-    for places, maps in class_maps(sr, used, cache):
+    for places, maps in class_maps(sr, used):
         for row, one in zip(places.tolist(), maps.numpy(), strict=True):
             for j in {box.label for box in made[numbers[row]]}:
                 y, x = np.unravel_index(one[j].argmax(), one[j].shape)

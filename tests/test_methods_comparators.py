@@ -12,6 +12,7 @@ from partlabel.base.errors import FileError, InputError, PartlabelWarning
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning.cooccurrence import count_pairs, label_vectors
+from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.methods import METHODS, Method, Task
 from partlabel.learning.methods.cnn_rnn import CnnRnn
 from partlabel.learning.methods.latent_noise import LatentNoise
@@ -19,6 +20,7 @@ from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelVectors, RecurrentDecoder, Relevance
 from partlabel.models.heads.recurrent import _log_odds
+from partlabel.training.build import make_head
 
 
 class TestLsep(MethodConformance):
@@ -53,8 +55,9 @@ def task(labels: Any = LABELS) -> Task:
 def ready(method: Method, stage: int = 0) -> tuple[Classifier, Batch]:
     torch.manual_seed(0)
     method.prepare(task())
-    model = Classifier(torch.nn.Identity(), method.head(4, 3), ["c0", "c1", "c2"])  # type: ignore[arg-type]
-    method.begin_stage(stage, model)
+    model = Classifier(torch.nn.Identity(), make_head(method, 4, 3), ["c0", "c1", "c2"])  # type: ignore[arg-type]
+    if isinstance(method, FollowsStages):
+        method.begin_stage(stage, model)
     maps = torch.rand(5, 4, 2, 2)
     return model, Batch(torch.arange(5), torch.from_numpy(LABELS).float(), {"weak": maps})
 

@@ -16,7 +16,7 @@ from partlabel.learning.losses import entropy_maximization
 from partlabel.learning.methods import Task
 from partlabel.learning.methods.em import automatic_alpha
 from partlabel.learning.methods.em_apl import EmApl
-from partlabel.training.settings import make_settings
+from partlabel.training.arguments import make_settings
 from partlabel.training.train import train
 
 
@@ -150,7 +150,7 @@ def test_a_run_without_its_pseudo_labels_does_not_go_on(
     from partlabel.training import trainer
 
     call = {"method": "em-apl", "options": {"warmup": 0}, **MethodConformance.tiny}
-    original = trainer.Trainer._maybe_save
+    original = trainer.Trainer._save
 
     def stop_in_the_second_epoch(self: trainer.Trainer, *, force: bool = False) -> None:
         late = (self.progress.epoch, self.progress.step) == (1, 1)
@@ -159,7 +159,7 @@ def test_a_run_without_its_pseudo_labels_does_not_go_on(
             raise KeyError("stop")
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.Trainer, "_maybe_save", stop_in_the_second_epoch)
+        patch.setattr(trainer.Trainer, "_save", stop_in_the_second_epoch)
         with pytest.raises(KeyError):
             train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
     shutil.rmtree(tmp_path / "run" / "memory")

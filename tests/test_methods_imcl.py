@@ -19,9 +19,9 @@ from partlabel.learning.methods.imcl import InteractiveLearning
 from partlabel.learning.recent import Recent
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
-from partlabel.training.selection import choose_rows
-from partlabel.training.settings import make_settings
-from partlabel.training.train import task_of, train
+from partlabel.training.arguments import make_settings
+from partlabel.training.selection import select
+from partlabel.training.train import train
 from test_similarity import by_hand
 
 
@@ -249,13 +249,16 @@ def test_recent_rows() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"graph": "identity", "k_a": 3}, "k_a without graph=cooccurrence"),
-        ({"graph_lr": 0, "graph_steps": 3}, "graph_steps without"),
+        ({"graph": "identity", "k_a": 3}, "k_a would have no effect without graph=cooccurrence"),
+        ({"graph_lr": 0, "graph_steps": 3}, "graph_steps would have no effect without"),
         ({"images": "fixed", "dictionary": 3, "gradient": "both"}, "looks in the batch alone"),
         ({"dictionary": 3}, "set gradient=both"),
-        ({"lambda_y": 0, "graph": "identity"}, "graph without lambda_y"),
-        ({"lambda_y": 0, "lambda_f": 0, "k": 3}, "k without lambda_y or lambda_f"),
-        ({"warmup": 15}, "leaves nothing to come after"),
+        ({"lambda_y": 0, "graph": "identity"}, "graph would have no effect without lambda_y"),
+        (
+            {"lambda_y": 0, "lambda_f": 0, "k": 3},
+            "k would have no effect without",
+        ),
+        ({"warmup": 15}, "leaves none for the rest"),
     ],
 )
 def test_settings_that_do_not_go_together(options: Any, message: str) -> None:
@@ -264,9 +267,9 @@ def test_settings_that_do_not_go_together(options: Any, message: str) -> None:
 
 
 def test_a_magnitude_without_side_information_is_refused() -> None:
-    with pytest.raises(InputError, match="a without --side"):
+    with pytest.raises(InputError, match="a would have no effect without --side"):
         InteractiveLearning(a=3.0).prepare(task())
-    with pytest.raises(InputError, match="it does to imcl"):
+    with pytest.raises(InputError, match="it has on imcl"):
         make_settings(method="bce", side="c*")
 
 
@@ -278,12 +281,12 @@ def test_side_information_is_not_learned(scene: Path, tmp_path: Path) -> None:
     assert name not in run.record.classes
     assert len(run.record.classes) == len(table.classes) - 1
     two = make_settings(method="imcl", side=[name, table.classes[1]])
-    assert len(choose_rows(table, two)[0].classes) == len(table.classes) - 2
-    side = task_of(run).side
+    assert len(select(table, two).classes) == len(table.classes) - 2
+    side = run.task().side
     assert side is not None
     assert list(side.classes) == [name]
     assert len(side) == run.record.train_rows
-    with pytest.raises(InputError, match="matches all classes"):
+    with pytest.raises(InputError, match="leaves no class to learn"):
         train(table, scene / "images", tmp_path / "other", **(call | {"side": "*"}))
     with pytest.raises(InputError, match="matches no class"):
         train(table, scene / "images", tmp_path / "other", **(call | {"side": "species=*"}))

@@ -14,14 +14,15 @@ from partlabel.base.errors import FileError, InputError
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
+from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.methods import METHODS, Method, Task
 from partlabel.learning.methods.lac import LabelAwareConsistency
-from partlabel.learning.pseudo_labels.diary import Diary, read_diary
+from partlabel.learning.pseudo_labels.diary import Diary
 from partlabel.learning.queue import EmbeddingQueue
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder
+from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
-from partlabel.training.settings import make_settings
 from partlabel.training.train import train
 from partlabel.training.trainer import Trainer
 from test_contrastive import by_hand
@@ -85,7 +86,8 @@ def ready(method: Method, stage: int) -> Classifier:
     model = Classifier(Maps(), method.head(6, 5), [f"c{j}" for j in range(5)])  # type: ignore[arg-type]
     model.double().eval()
     method.double()
-    method.begin_stage(stage, model)
+    if isinstance(method, FollowsStages):
+        method.begin_stage(stage, model)
     return model
 
 
@@ -208,7 +210,7 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> None:
         self.started: list[dict[str, Any]] = []
         self.after: list[dict[str, torch.Tensor]] = []
-        start, end = Trainer._start_stage, Trainer._end_epoch
+        start, end = Trainer._begin_stage, Trainer._end_epoch
         watched = self
 
         def begin(self: Trainer) -> None:
@@ -230,7 +232,7 @@ class Watched:
         def validate(self: Trainer, model: Classifier) -> float:
             return scores[self.progress.epoch] if model is self.model else 0.0
 
-        monkeypatch.setattr(Trainer, "_start_stage", begin)
+        monkeypatch.setattr(Trainer, "_begin_stage", begin)
         monkeypatch.setattr(Trainer, "_end_epoch", finish)
         monkeypatch.setattr(Trainer, "_validate", validate)
 
@@ -300,18 +302,21 @@ def test_half_of_the_epochs_each() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lambda_lac": 0, "tau": 1}, "tau without lambda_lac"),
-        ({"stages": 1, "delta2": 0.8}, "delta2 without a second stage"),
-        ({"base": "an", "alpha": 0.2}, "alpha without base=em"),
-        ({"base": "an", "expected": 2}, "expected without base=em"),
-        ({"base": "em", "beta": 0.1}, "beta without base=em-apl"),
+        ({"lambda_lac": 0, "tau": 1}, "tau would have no effect without lambda_lac"),
+        ({"stages": 1, "delta2": 0.8}, "delta2 would have no effect without a second stage"),
+        ({"base": "an", "alpha": 0.2}, "alpha would have no effect without base=em"),
+        ({"base": "an", "expected": 2}, "expected would have no effect without base=em"),
+        ({"base": "em", "beta": 0.1}, "beta would have no effect without base=em-apl"),
         ({"delta": 0.4}, "greater than or equal to 0.5"),
         (
             {"lambda_plc": 0, "lambda_lac": 0, "delta": 0.8},
-            "delta without lambda_plc",
+            "delta would have no effect without lambda_plc",
         ),
-        ({"lambda_plc": 0, "delta": 0.8}, "delta without lambda_plc"),
-        ({"lambda_plc": 0, "lambda_lac": 0, "expected": 2}, "expected without lambda_plc"),
+        ({"lambda_plc": 0, "delta": 0.8}, "delta would have no effect without lambda_plc"),
+        (
+            {"lambda_plc": 0, "lambda_lac": 0, "expected": 2},
+            "expected would have no effect without lambda_plc",
+        ),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(options: Any, message: str) -> None:
@@ -321,17 +326,20 @@ def test_settings_that_would_do_nothing_are_refused(options: Any, message: str) 
 
 def test_a_diary_of_another_run_is_refused(tmp_path: Path) -> None:
     diary = Diary()
-    diary.prepare(Task(None, None, 2, tmp_path))  # type: ignore[arg-type]
+    labels = LabelTable([f"{i}" for i in range(5)], ["a", "b"], np.zeros((5, 2), dtype=np.int8))
+    diary.prepare(Task(labels, labels, 2, tmp_path))
     diary.note(torch.tensor([4, 2]), torch.tensor([[False, True], [True, False]]))
     diary.turn(1)
     diary.note(torch.tensor([1]), torch.tensor([[True, True]]))
-    pages = read_diary(tmp_path, diary.get_extra_state(), 2, 10)
+    pages = diary.pages(2)
     assert {number: page.tolist() for number, page in pages.items()} == {1: [9, 4], 2: [2, 3]}
+    diary.cells = 9
     with pytest.raises(FileError, match="other labels"):
-        read_diary(tmp_path, diary.get_extra_state(), 2, 9)
+        diary.pages(2)
+    diary.cells = 10
     (tmp_path / "diary" / "1.npy").write_bytes(b"nonsense")
     with pytest.raises(FileError, match="not a page"):
-        read_diary(tmp_path, diary.get_extra_state(), 2, 10)
+        diary.pages(2)
 
 
 def test_every_base_trains_the_same_head() -> None:

@@ -30,10 +30,11 @@ from partlabel.learning.pseudo_labels.curriculum import (
 )
 from partlabel.models.heads import GraphRefiner, Linear, Refined, Weldon
 from partlabel.output.report.round_table import round_table
+from partlabel.training.arguments import make_settings
+from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, same
-from partlabel.training.run import Run, build
-from partlabel.training.settings import make_settings
-from partlabel.training.train import task_of, train
+from partlabel.training.run import Run
+from partlabel.training.train import train
 from trained import tiny_model
 
 
@@ -83,7 +84,7 @@ class TestEnsemble(MethodConformance):
         with pytest.raises(KeyError, match="stop"):
             self.train(scene, tmp_path / "run", seed=3)
         run = Run(tmp_path / "run")
-        training = task_of(run).labels
+        training = run.task().labels
         scores = []
         for folder in (run.folder, run.folder / "members" / "2"):
             model, _ = build(run.settings, list(training.classes), pretrained=False)
@@ -370,7 +371,7 @@ def test_rounds_are_logged_and_judged(scene: Path, tmp_path: Path) -> None:
     run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
     truth = read_labels(scene / "labels.csv")
     found = judge(run, truth)
-    training = task_of(run).labels
+    training = run.task().labels
     weak, _ = LabelMemory.open(run.folder / "memory").read(np.arange(len(training)), 2)
     full = truth.subset([truth.ids.index(name) for name in training.ids]).dense()
     given = weak != 0
@@ -392,8 +393,8 @@ def test_rounds_of_one_sign_or_replaced(redecide: bool, scene: Path, tmp_path: P
     found = judge(run, read_labels(scene / "labels.csv"))
     assert 0 < found["pseudo_present_accuracy"] <= 1
     assert not {"TP", "TN", "pseudo_absent_accuracy"} & set(found)
-    training = task_of(run).labels
-    tally = read_tally(run, training, None)
+    training = run.task().labels
+    tally = read_tally(run, None)
     assert tally is not None
     _, rows = round_table(tally, 100, list(training.classes), str)
     assert [row[0] for row in rows] == (["2", "all"] if redecide else ["1", "2", "all"])

@@ -16,8 +16,8 @@ from partlabel.learning.methods import Task
 from partlabel.learning.methods.sr import SaliencyRegularization
 from partlabel.models import Classifier
 from partlabel.models.heads import Saliency
+from partlabel.training.arguments import make_settings
 from partlabel.training.run import load
-from partlabel.training.settings import make_settings
 from partlabel.training.train import train
 
 

@@ -13,12 +13,12 @@ from partlabel.base.errors import InputError
 from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import METHODS
 from partlabel.models.prediction import predict
+from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.inputs import make_inputs
 from partlabel.training.optimizers import WholeBatch
 from partlabel.training.run import Run
 from partlabel.training.selection import locate_all
-from partlabel.training.settings import make_settings
 from partlabel.training.train import train
 
 DECAY = 1e-5
@@ -49,7 +49,7 @@ def test_the_head_is_that_of_scikit_learn(scene: Path, tmp_path: Path) -> None:
     model = run.classifier()
     table = read_labels(scene / "partial.csv").split("train")
     settings, paths = run.settings, locate_all(table, scene / "images")
-    inputs = make_inputs(model, table, paths, settings, tmp_path / "cache", pytest.fail)
+    inputs = make_inputs(model, table, paths, settings, run.execution, pytest.fail)
     predictions = predict(
         model,
         inputs,
@@ -115,7 +115,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
     from partlabel.training import trainer
 
     whole = fit(scene, tmp_path / "whole", epochs=4, **call)
-    original, stops = trainer.Trainer._maybe_save, [1, 2]
+    original, stops = trainer.Trainer._save, [1, 2]
 
     def stop_after(self: trainer.Trainer, *, force: bool = False) -> None:
         ended = bool(stops) and self.progress.epoch == stops[0] and self.progress.step == 0
@@ -124,7 +124,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
             stops.pop(0)
             raise KeyError("stop")
 
-    monkeypatch.setattr(trainer.Trainer, "_maybe_save", stop_after)
+    monkeypatch.setattr(trainer.Trainer, "_save", stop_after)
     for _ in range(2):
         with pytest.raises(KeyError, match="stop"):
             fit(scene, tmp_path / "cut", epochs=4, resume=True, **call)
@@ -140,11 +140,11 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
     [
         ({"frozen": "nothing"}, "--frozen"),
         ({"frozen": "lower"}, "--frozen"),
-        ({"batch": 8}, "--batch: lbfgs takes one step an epoch"),
-        ({"schedule": "cosine"}, "--schedule: lbfgs"),
-        ({"lr_warmup": 0.1}, "--lr-warmup: lbfgs"),
-        ({"ema": 0.9}, "--ema: lbfgs"),
-        ({"clip": 1.0}, "--clip: lbfgs finds"),
+        ({"batch": 8}, "--batch has no effect: lbfgs takes one step per epoch"),
+        ({"schedule": "cosine"}, "--schedule has no effect: lbfgs"),
+        ({"lr_warmup": 0.1}, "--lr-warmup has no effect: lbfgs"),
+        ({"ema": 0.9}, "--ema has no effect: lbfgs"),
+        ({"clip": 1.0}, "--clip has no effect: lbfgs finds"),
         ({"method": "imcl"}, "cannot take all images at once"),
         ({"method": "role"}, "cannot take all images at once"),
         ({"method": "lac"}, "cannot take all images at once"),

@@ -18,7 +18,7 @@ def test_shows_the_label_graph(scene: Path, tmp_path: Path, graph: str, linked: 
     options = {"graph": graph, "graph_lr": 0.5}
     call: dict[str, Any] = {**MethodConformance.tiny, "method": "imcl", "options": options}
     run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
-    page = report.build(run).read_text()
+    page = report.build_report(run).read_text()
     assert ("Labels that come together" in page) is linked
     assert "Few and many labels" not in page  # of five classes
     if linked:
@@ -37,6 +37,6 @@ def test_shows_groups_of_classes(tmp_path: Path) -> None:
     labels = simulate.hide(table, "partial", 0.5, holdout=0.4)
     call = {**MethodConformance.tiny, "size": 32, "epochs": 1, "drop_empty": True}
     run = train(labels, tmp_path / "scenes" / "images", tmp_path / "run", method="bce", **call)
-    page = report.build(run).read_text()
+    page = report.build_report(run).read_text()
     assert "Few and many labels" in page
     assert "G5" in page

@@ -35,13 +35,13 @@ def run(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_shows_what_it_taught_itself_and_where_it_looks(run: Run, scene: Path) -> None:
-    page = report.build(run).read_text()
+    page = report.build_report(run).read_text()
     assert "What it taught itself" in page
     assert "With --truth, this also shows how many of them are right" in page
     assert "Embeddings of labels" in page
     assert "before the second stage" in page
     assert "Where the model looks" in page
-    page = report.build(run, truth=read_labels(scene / "labels.csv")).read_text()
+    page = report.build_report(run, truth=read_labels(scene / "labels.csv")).read_text()
     assert "how right they are" in page
 
 
@@ -49,7 +49,7 @@ def test_a_run_without_a_second_stage_shows_no_embeddings(scene: Path, tmp_path:
     options = {"lambda_lac": 0, "width": 16, "delta": 0.5, "base": "an"}
     call: dict[str, Any] = {**MethodConformance.tiny, "method": "lac", "options": options}
     alone = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
-    page = report.build(alone).read_text()
+    page = report.build_report(alone).read_text()
     assert "Embeddings of labels" not in page
     assert "Where the model looks" in page
 

@@ -13,21 +13,22 @@ from conformance import MethodConformance
 from partlabel import read_labels, train
 from partlabel.base.errors import InputError, JobError
 from partlabel.base.interruption import interruptible
-from partlabel.judging.completion import complete
-from partlabel.judging.scoring import evaluate
+from partlabel.judging.completion import complete_run as complete
+from partlabel.judging.scoring import evaluate_run
 from partlabel.labels import HUMAN, MODEL, Cells
 from partlabel.learning import losses
-from partlabel.learning.methods import METHODS, Method, Predict, Stage
-from partlabel.models.prediction import gather
+from partlabel.learning.extensions import FollowsStages
+from partlabel.learning.methods import METHODS, Figure, Method, Predict, Stage
+from partlabel.models.prediction import collect_scores
+from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.run import Run, load
-from partlabel.training.settings import make_settings
 from partlabel.training.trainer import Trainer
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
 
 
-class Busy(Method):
+class Busy(FollowsStages):
     """A method that uses everything: stages, own parameters, buffers, randomness, relabelling."""
 
     weight: torch.Tensor
@@ -48,6 +49,9 @@ class Busy(Method):
 
     def begin_stage(self, stage: int, model: Any) -> None:
         self.stage = stage
+
+    def figures(self) -> dict[str, Figure]:
+        return super().figures() | {"cost": Figure.COST, "prior": Figure.SETTING}
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         if epoch not in self.relabel_at:
@@ -85,7 +89,8 @@ class TestBusy(MethodConformance):
 
     def make(self) -> Method:
         method = super().make()
-        method.begin_stage(0, None)  # type: ignore[arg-type]
+        assert isinstance(method, Busy)
+        method.begin_stage(0, None)
         return method
 
 
@@ -160,13 +165,13 @@ def test_labels_of_a_model_stay_so_and_are_no_truth(scene: Path, tmp_path: Path)
     machine = table.with_cells(cells.where(sources == MODEL))
     only = Cells(machine.cells.starts, machine.cells.columns, machine.cells.values, None,
                  np.full(len(machine.cells.values), MODEL, np.int8))  # fmt: skip
-    with pytest.raises(InputError, match="labels by people"):
-        evaluate(run, machine.with_cells(only), scene / "images")
+    with pytest.raises(InputError, match="labels given by humans"):
+        evaluate_run(run, machine.with_cells(only), scene / "images")
     people = table.with_cells(cells.where(sources == HUMAN))
-    measured = evaluate(run, mixed, scene / "images")
+    measured = evaluate_run(run, mixed, scene / "images")
     assert measured.per_class.present.sum() == people.counts().present.sum()
     assert dict(measured) == pytest.approx(
-        dict(evaluate(run, people, scene / "images")), nan_ok=True
+        dict(evaluate_run(run, people, scene / "images")), nan_ok=True
     )
 
 
@@ -188,7 +193,7 @@ def test_classes_left_out_keep_their_labels(scene: Path, tmp_path: Path) -> None
 
 def test_confident_scores_do_not_tie() -> None:
     logits = torch.tensor([[40.0], [30.0], [20.0], [18.0]])
-    scores, _ = gather(iter([(np.arange(4), logits)]))
+    scores, _ = collect_scores(iter([(np.arange(4), logits)]))
     assert len(np.unique(scores[1:])) == 3
 
 
@@ -234,7 +239,7 @@ def test_evaluate_without_common_classes(scene: Path, tmp_path: Path) -> None:
     )
     other = read_labels(scene / "labels.csv").with_more_classes(["x"]).with_classes(["x"])
     with pytest.raises(InputError, match="none of the run's classes"):
-        evaluate(Run(run.folder), other, scene / "images")
+        evaluate_run(Run(run.folder), other, scene / "images")
 
 
 def test_the_last_epoch_is_kept_if_asked(scene: Path, tmp_path: Path) -> None:

@@ -16,15 +16,14 @@ import torch
 from partlabel import LabelTable, load, metrics, read_labels, train
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
 from partlabel.cli import main
-from partlabel.judging.scoring import evaluate, own_thresholds
+from partlabel.judging.scoring import evaluate_run, own_thresholds
 from partlabel.labels import scenes, simulate
 from partlabel.learning.methods import METHODS
 from partlabel.learning.methods.bce import Bce
-from partlabel.output.report import build as build_report
+from partlabel.output.report import build_report
+from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same, save_state
 from partlabel.training.run import Run
-from partlabel.training.selection import choose_rows
-from partlabel.training.settings import make_settings
 
 TINY: dict[str, Any] = {
     "backbone": "test_efficientnet",
@@ -100,7 +99,7 @@ def test_reduced_features(head: str, scene: Path, tmp_path: Path) -> None:
     call |= {"reduce": 5, "cache": tmp_path / "c"}
     run = train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
     table = read_labels(scene / "labels.csv").split("test")
-    by_maps = evaluate(run, table, scene / "images", cache=tmp_path / "c")["mAP"]
+    by_maps = evaluate_run(run, table)["mAP"]
     model = load(run.folder)
     assert model.backbone.channels == 5
     scores = model.predict(scene / "images" / name for name in table.ids)
@@ -245,14 +244,14 @@ def test_commands_from_labels_to_completion(
     assert "mAP" in capsys.readouterr().out
     assert 0 <= json.loads(figures.read_text())["mAP"] <= 1
     assert main(["evaluate", str(run), "--reserved", "--json", str(figures)]) == 0
-    chosen = choose_rows(Run(run).labels, Run(run).settings)
+    chosen = Run(run).selection
     kept = json.loads(figures.read_text())["per_class"]
     present = chosen.table.subset(chosen.reserved).counts().present
     assert [one["present"] for one in kept] == present.tolist()
     capsys.readouterr()
-    for wrong in ([], [str(hidden), "--reserved"], ["--reserved", *images]):
+    for wrong in ([], [str(hidden), "--reserved"], ["--reserved", "--split", "test"]):
         assert main(["evaluate", str(run), *wrong]) == 2
-        assert "or --reserved" in capsys.readouterr().err
+        assert "--reserved" in capsys.readouterr().err
 
     done = tmp_path / "done.csv"
     assert main(["complete", str(run), "-o", str(done), "--min-precision", "0.5"]) == 0
@@ -303,8 +302,8 @@ def test_a_loss_that_is_no_number_stops_and_names_images(scene: Path, tmp_path: 
         ({"head": "saliensy"}, "did you mean 'saliency'"),
         ({"head": "saliency", "head_options": {"k": 0}}, "--head-set k=0"),
         ({"head": "linear", "head_options": {"k": 1}}, "no setting of this head 'k'"),
-        ({"head_options": {"k": 1}}, "say which head"),
-        ({"head": "linear", "method": "en-scl"}, "head of its own"),
+        ({"head_options": {"k": 1}}, "name the head"),
+        ({"head": "linear", "method": "en-scl"}, "its own head"),
         ({"options": {"normalize": "batches"}}, "--set normalize=batches"),
         ({"split": "trian"}, "did you mean 'train'"),
         ({"val_split": "hold"}, "no split 'hold'"),
@@ -337,8 +336,10 @@ def test_bad_runs(tmp_path: Path) -> None:
     for content, message in [
         ("{", "damaged"),
         ("[]", "damaged"),
-        ('{"version": 99}', "a run of version 99"),
-        ('{"version": 2, "more": 1}', "damaged"),
+        ('{"version": 99}', "this run has version 99"),
+        ('{"version": 3}', "this run has version 3"),
+        ('{"version": 4, "more": 1}', "damaged"),
+        ('{"version": 4, "settings": null}', "damaged"),
     ]:
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(InputError, match=message):

@@ -2,9 +2,10 @@
 
 from partlabel.learning.methods import Method
 from partlabel.models import Backbone, Classifier
+from partlabel.training.build import make_head
 
 
 def tiny_model(method: Method, classes: int, size: int = 64) -> Classifier:
     backbone = Backbone("test_efficientnet", "none", "nothing", size)
-    head = method.refine(method.head(backbone.channels, classes), classes)
+    head = make_head(method, backbone.channels, classes)
     return Classifier(backbone, head, [f"c{j}" for j in range(classes)])

@@ -15,6 +15,7 @@ from partlabel.version import VERSION
 
 if TYPE_CHECKING:
     from partlabel import labels, metrics
+    from partlabel.api import bench, complete, evaluate, load, predict, report, train
     from partlabel.labels import (
         ABSENT,
         PRESENT,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from partlabel.labels.formats import read_labels, write_labels
     from partlabel.learning import losses, methods, similarity
     from partlabel.models import heads
-    from partlabel.training.run import load
-    from partlabel.training.train import train
 
 __version__ = VERSION
 
@@ -39,6 +38,9 @@ __all__ = [
     "UNKNOWN",
     "LabelTable",
     "__version__",
+    "bench",
+    "complete",
+    "evaluate",
     "formats",
     "heads",
     "inspection",
@@ -47,7 +49,9 @@ __all__ = [
     "losses",
     "methods",
     "metrics",
+    "predict",
     "read_labels",
+    "report",
     "scenes",
     "similarity",
     "simulate",
@@ -60,8 +64,9 @@ __all__ = [
 _ATTRIBUTES = {
     **dict.fromkeys(("ABSENT", "PRESENT", "UNKNOWN", "LabelTable"), "partlabel.labels"),
     **dict.fromkeys(("read_labels", "write_labels"), "partlabel.labels.formats"),
-    "load": "partlabel.training.run",
-    "train": "partlabel.training.train",
+    **dict.fromkeys(
+        ("bench", "complete", "evaluate", "load", "predict", "report", "train"), "partlabel.api"
+    ),
 }
 _MODULES = {
     "formats": "partlabel.labels.formats",

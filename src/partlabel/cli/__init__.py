@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from partlabel.base.errors import PartlabelError, PartlabelWarning
-from partlabel.cli import labels, training
+from partlabel.cli import judging, labels, training
 from partlabel.version import VERSION
 
 app = typer.Typer(
@@ -83,6 +83,7 @@ def _root(
 
 labels.register(app)
 training.register(app)
+judging.register(app)
 
 
 @app.command()

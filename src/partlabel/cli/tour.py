@@ -9,16 +9,21 @@ from PIL import Image, ImageDraw, ImageFont
 
 from partlabel.base.errors import count
 from partlabel.base.terminal import console, progress, say
-from partlabel.judging.completion import Completion, complete
-from partlabel.judging.scoring import evaluate, own_thresholds
+from partlabel.judging.completion import Completion, complete_run
+from partlabel.judging.scoring import evaluate_run, own_thresholds
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, simulate
 from partlabel.labels.formats import write_labels
 from partlabel.labels.inspection import inspect, split_summaries
 from partlabel.labels.scenes import World, write
 from partlabel.metrics import Evaluation
-from partlabel.output.completion_summary import show, write_promises, write_suspects
-from partlabel.output.display import describe, grid, show_inspection, split_line
-from partlabel.output.report import build
+from partlabel.output.display import (
+    describe,
+    grid,
+    show_completion,
+    show_inspection,
+    split_line,
+)
+from partlabel.output.report import build_report
 from partlabel.training.run import Run
 from partlabel.training.train import train
 
@@ -53,24 +58,18 @@ def run(folder: Path) -> None:
 
     say("\n5. Three trainings, on features of a network that knows ImageNet")
     everything = simulate.hide(truth, "partial", 1.0, seed=0, split="train", holdout=0.2)
-    results = {}
+    runs, results = {}, {}
     for method, labels, options in (
         ("bce", everything, {}),
         ("an", hidden, {}),
         ("em-apl", hidden, APL),
     ):
         say(f"   {method} on {'all' if labels is everything else 'single positive'} labels")
-        done = _train(folder, method, labels, options)
-        results[method] = evaluate(
-            done,
-            truth.split("test"),
-            folder / "images",
-            own_thresholds(done),
-            folder / "cache",
-        )
+        runs[method] = _train(folder, method, labels, options)
+        thresholds = own_thresholds(runs[method])
+        results[method] = evaluate_run(runs[method], truth.split("test"), threshold=thresholds)
     _show(results)
-    done, baseline = Run(folder / "run-em-apl"), Run(folder / "run-an")
-    page = build(done, folder / "cache", truth=truth, baseline=baseline)
+    page = build_report(runs["em-apl"], truth=truth, baseline=runs["an"])
     say(f"Look at {page}: this run beside 'an', and both against the truth")
 
 
@@ -93,12 +92,9 @@ def _complete(folder: Path, merged: LabelTable, truth: LabelTable) -> None:
     say("\n3. What a team did not look for, filled in where labels kept aside show that it is safe")
     own = {"method": "bce", "cache": folder / "cache", "val": 0.3, **SETTINGS}
     done = train(merged, folder / "images", folder / "run-merged", **own)
-    completion = complete(done, PRECISION, cache=folder / "cache")
-    by_name = completion.table.with_classes(sorted(truth.classes)).with_splits(None)
-    write_labels(by_name, folder / "completed.csv", "cells")
-    write_promises(completion, folder / "completed.guarantees.csv")
-    write_suspects(completion, folder / "completed.suspects.csv")
-    show(completion)
+    completion = complete_run(done, PRECISION)
+    completion.save(folder / "completed.csv")
+    show_completion(completion)
     _judge(completion, merged, truth)
     _sheet(folder, completion.table, merged).save(folder / "completed.png")
     say(f"   {folder}/completed.csv: value, score and source of each label")

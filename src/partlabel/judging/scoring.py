@@ -1,6 +1,5 @@
-"""What a trained run thinks of images: scores and figures."""
+"""Scores of a trained run for images, and its figures on known labels."""
 
-import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -15,18 +14,16 @@ from partlabel.images.folder import ImageFiles
 from partlabel.images.pictures import Pictures
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import from_triples
-from partlabel.learning.methods import METHODS, Method
-from partlabel.metrics import Evaluation, top_recall
-from partlabel.metrics import evaluate as measure
-from partlabel.models import Classifier
-from partlabel.models.prediction import InputSource, gather
-from partlabel.models.prediction import predict as ask
+from partlabel.learning.extensions import EstimatesLabels
+from partlabel.learning.methods import METHODS
+from partlabel.metrics import Evaluation, evaluate, top_recall
+from partlabel.models.prediction import InputSource, collect_scores, predict
 from partlabel.training.inputs import make_inputs
 from partlabel.training.run import Run
-from partlabel.training.selection import by_humans, choose_rows, locate_all
-from partlabel.training.train import task_of
+from partlabel.training.selection import by_humans, locate_all
 
 Scores = NDArray[np.float64]
+Thresholds = float | Scores
 
 
 @dataclass(frozen=True)
@@ -43,129 +40,115 @@ class Scored:
         return np.asarray(~np.isnan(self.scores).any(axis=1))
 
 
-def score(
-    run: Run,
-    table: LabelTable,
-    images: str | os.PathLike[str],
-    cache: str | os.PathLike[str] | None = None,
-) -> Scored:
-    """Score all images of a table with the classifier of a run."""
-    model = run.classifier()
-    return _score(run, model, table, locate_all(table, images), cache)
+def score(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
+    """Score all images of a table with the classifier of a run.
+
+    Args:
+        images: the folder of the images; None for the run's own.
+    """
+    paths = locate_all(table, run.images if images is None else images)
+    return _score(run, table, paths, cached=True)
 
 
-def _score(
-    run: Run,
-    model: Classifier,
-    table: LabelTable,
-    paths: Sequence[Path],
-    cache: str | os.PathLike[str] | None = None,
-    *,
-    cached: bool = True,
-) -> Scored:
+def _score(run: Run, table: LabelTable, paths: list[Path], *, cached: bool) -> Scored:
     broken: list[str] = []
-    settings = run.settings
+    model, settings = run.classifier(), run.settings
     inputs: InputSource
     if cached:
-        inputs = make_inputs(model, table, list(paths), settings, cache, broken.append)
+        inputs = make_inputs(model, table, paths, settings, run.execution, broken.append)
     else:
-        inputs = Pictures(list(table.ids), list(paths), settings.size, settings.seed)
-    scores = np.full((len(table), len(model.classes)), np.nan)
-    said = ask(
+        inputs = Pictures(list(table.ids), paths, settings.size, settings.seed)
+    predictions = predict(
         model,
         inputs,
         np.arange(len(table)),
         settings.batch,
-        settings.workers,
-        seen=lambda found: broken.extend(found.broken.values()),
+        run.execution.workers,
+        on_inputs=lambda part: broken.extend(part.broken.values()),
     )
-    found, rows = gather(said)
+    scores = np.full((len(table), len(model.classes)), np.nan)
+    readable_scores, rows = collect_scores(predictions)
     if len(rows):
-        scores[rows] = found
+        scores[rows] = readable_scores
     return Scored(table, scores, broken)
 
 
-def evaluate(
-    run: Run,
-    table: LabelTable,
-    images: str | os.PathLike[str],
-    threshold: float | Scores = 0.5,
-    cache: str | os.PathLike[str] | None = None,
+def evaluate_run(
+    run: Run, table: LabelTable, images: Path | None = None, threshold: Thresholds = 0.5
 ) -> Evaluation:
-    """The figures of a run on what people say in a table; the run must know its classes.
+    """The figures of a run on the human labels of a table, which must have classes of the run.
 
     Also ``top3_recall``, see :func:`metrics.top_recall`.
     """
-    table, classes = _by_people(table), run.record.classes
+    table, classes = _human_labels(table), run.record.classes
     missing = [name for name in classes if name not in table.classes]
     if len(missing) == len(classes):
         raise InputError(f"the labels have none of the run's classes, such as {some(classes)}")
     if missing:
         table = table.with_more_classes(missing)
-    scored = score(run, table.with_classes(classes), images, cache)
+    scored = score(run, table.with_classes(classes), images)
     rows = scored.readable
     scores, truth = scored.scores[rows], scored.table.dense()[rows]
-    return measure(scores, truth, threshold).plus(top3_recall=top_recall(scores, truth, 3))
+    result = evaluate(scores, truth, threshold).named(classes)
+    return result.plus(top3_recall=top_recall(scores, truth, 3))
 
 
-def evaluate_reserved(
-    run: Run, threshold: float | Scores = 0.5, cache: str | os.PathLike[str] | None = None
-) -> Evaluation:
-    """The figures of a run on those of its own validation images that nothing was chosen on."""
-    chosen = choose_rows(run.labels, run.settings)
-    if not len(chosen.reserved):
+def evaluate_reserved(run: Run, threshold: Thresholds = 0.5) -> Evaluation:
+    """The figures of a run on its reserved images, which nothing was chosen on."""
+    selection = run.selection
+    if not len(selection.reserved):
         raise InputError(
             f"{run.folder}: reserved no images; train with validation images that have labels of "
             "both kinds, and without --reserve 0"
         )
-    return evaluate(run, chosen.table.subset(chosen.reserved), run.record.images, threshold, cache)
+    return evaluate_run(run, selection.table.subset(selection.reserved), threshold=threshold)
 
 
 def evaluate_estimates(run: Run, table: LabelTable, threshold: float = 0.5) -> Evaluation:
     """The figures of the method's own estimates on those training images that are in a table."""
-    training, found = estimates(run)
-    return measure(found, aligned(_by_people(table), training).dense(), threshold)
+    training, scores = label_estimates(run)
+    truth = aligned(_human_labels(table), training)
+    return evaluate(scores, truth.dense(), threshold).named(run.record.classes)
 
 
-def _by_people(table: LabelTable) -> LabelTable:
-    """The labels that people gave; if there are none, but some by a model, that is an error."""
-    people = by_humans(table)
-    if table.known and not people.known:
+def _human_labels(table: LabelTable) -> LabelTable:
+    """The labels that humans gave; it is an error if all labels were given by a model."""
+    labels = by_humans(table)
+    if table.known and not labels.known:
         raise InputError(
-            "all of these labels were filled in by a model; measure on labels by people"
+            "all of these labels were filled in by a model; measure on labels given by humans"
         )
-    return people
+    return labels
 
 
 def has_estimates(run: Run) -> bool:
-    """Whether the method of a run has an opinion of its own on the training labels."""
-    return METHODS[run.settings.method].estimates is not Method.estimates
+    """Whether the method of a run has its own estimates of the training labels."""
+    return issubclass(METHODS[run.settings.method], EstimatesLabels)
 
 
-def estimates(run: Run) -> tuple[LabelTable, Scores]:
-    """The training table of a run, and what its method itself thinks of each cell [N, C]."""
+def label_estimates(run: Run) -> tuple[LabelTable, Scores]:
+    """The training table of a run, and its method's own estimates [N, C] of each label."""
     if not has_estimates(run):
-        able = [name for name, kind in METHODS.items() if kind.estimates is not Method.estimates]
+        able = [name for name, kind in METHODS.items() if issubclass(kind, EstimatesLabels)]
         raise InputError(
             f"{run.folder}: the method '{run.settings.method}' has no estimates of its own "
             f"(those with: {', '.join(able)}); leave out --estimates to evaluate the classifier"
         )
-    task = task_of(run)
-    found = run.method(task).estimates()
-    assert found is not None
-    return task.labels, found.cpu().double().numpy()
+    method = run.method()
+    assert isinstance(method, EstimatesLabels)
+    return run.selection.training, method.estimates().cpu().double().numpy()
 
 
 def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
-    """What a table says of the images and classes of another, unknown where it says nothing.
+    """The labels of a table for the images and classes of another, unknown where it has none.
 
     >>> truth = LabelTable(["b", "c"], ["dog", "cat"], [[1, -1], [1, 1]])
     >>> aligned(truth, LabelTable(["a", "b"], ["cat", "cow"], [[0, 0], [1, 0]])).dense().tolist()
     [[0, 0], [-1, 0]]
     """
     at, columns = table.ids.find(like.ids), table.classes.find(like.classes)
-    for kind, names, place in (("images", like.ids, at), ("classes", like.classes, columns)):
-        if len(names) and not (place >= 0).any():
+    for kind, names, positions in (("images", like.ids, at), ("classes", like.classes, columns)):
+        if len(names) and not (positions >= 0).any():
             raise InputError(
                 f"the labels have none of the {kind} that the run was trained on, such as "
                 f"{some(names[:3])}; names must be the same"
@@ -174,48 +157,54 @@ def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
     to_new[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
     cells = table.cells.take(at[rows])
     kept = cells.where((to_new[cells.columns] >= 0) & (cells.values != 0))
-    made = from_triples(rows[kept.rows], to_new[kept.columns], kept.values, like.shape)
-    return like.with_cells(made)
+    moved = from_triples(rows[kept.rows], to_new[kept.columns], kept.values, like.shape)
+    return like.with_cells(moved)
 
 
-def predict(
+def label_files(
     run: Run, images: Sequence[Path], threshold: float | None = None
 ) -> tuple[LabelTable, list[str]]:
-    """Labels and scores for image files (or all images in folders), and what could not be read.
+    """Labels and scores for image files (or all images in folders), and messages of broken ones.
 
-    Without a threshold the run's own are used, one per class, chosen on validation labels.
+    Without a threshold the run's own are used: one per class, chosen on validation labels.
     """
-    found: list[tuple[str, Path]] = []
-    for path in images:
-        if path.is_dir():
-            files = ImageFiles(path)
-            found += [(name, files.folder / name) for name in files.names]
-        elif path.is_file():
-            found.append((path.name, path))
-        else:
-            raise InputError(f"{path}: there is no such image or folder")
-    if not found:
+    files = _list_files(images)
+    if not files:
         raise InputError("there are no images to predict")
-    times = Counter(name for name, _ in found)
-    paths = {(name if times[name] == 1 else str(path)): path for name, path in found}
+    times = Counter(name for name, _ in files)
+    paths = {(name if times[name] == 1 else str(path)): path for name, path in files}
     classes = run.record.classes
     blank = np.zeros((len(paths), len(classes)), dtype=np.int8)
     table = LabelTable(list(paths), classes, blank)
-    scored = _score(run, run.classifier(), table, list(paths.values()), cached=False)
-    limits = own_thresholds(run) if threshold is None else threshold
-    values = np.where(scored.scores >= limits, 1, -1).astype(np.int8)
+    scored = _score(run, table, list(paths.values()), cached=False)
+    thresholds = own_thresholds(run) if threshold is None else threshold
+    values = np.where(scored.scores >= thresholds, 1, -1).astype(np.int8)
     return filled_table(scored, values), scored.broken
 
 
+def _list_files(images: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Name and path of each image."""
+    files: list[tuple[str, Path]] = []
+    for path in images:
+        if path.is_dir():
+            folder = ImageFiles(path)
+            files += [(name, folder.folder / name) for name in folder.names]
+        elif path.is_file():
+            files.append((path.name, path))
+        else:
+            raise InputError(f"{path}: there is no such image or folder")
+    return files
+
+
 def own_thresholds(run: Run) -> Scores:
-    """The same as :func:`thresholds_or_half`, with a warning where a class has none of its own."""
+    """As :func:`thresholds_or_half`, with a warning where a class has no threshold of its own."""
     missing = [name for name, value in _thresholds(run) if value is None]
     if missing:
         warnings.warn(
             f"{count(len(missing), 'class', 'classes')} have no threshold of their own "
-            f"({some(missing)}): validation images with labels of both kinds are needed to choose "
-            "one. They are called present from 0.5 up, which may be far off; the scores still "
-            "order images well",
+            f"({some(missing)}): that takes validation images with labels of both kinds. They are "
+            "predicted from a score of 0.5, which may be far off; the order of the scores is not "
+            "affected",
             PartlabelWarning,
             stacklevel=2,
         )
@@ -229,19 +218,19 @@ def thresholds_or_half(run: Run) -> Scores:
 
 def _thresholds(run: Run) -> list[tuple[str, float | None]]:
     record = run.record
-    found = record.thresholds or [None] * len(record.classes)
-    return list(zip(record.classes, found, strict=True))
+    thresholds = record.thresholds or [None] * len(record.classes)
+    return list(zip(record.classes, thresholds, strict=True))
 
 
 def filled_table(
     scored: Scored, values: NDArray[np.int8], human: NDArray[np.bool_] | None = None
 ) -> LabelTable:
-    """A table with these values, the scores, and the model as source but where a human spoke."""
+    """A table with these values and scores; the source is the model, except for human labels."""
     table = scored.table
     rows, columns = np.divmod(np.arange(values.size), values.shape[1])
-    spoken = np.zeros(values.shape, dtype=np.bool_) if human is None else human
+    by_human = np.zeros(values.shape, dtype=np.bool_) if human is None else human
     keep = scored.readable[:, None] | (table.dense() != 0)
-    sources = np.where(spoken, HUMAN, MODEL).reshape(-1).astype(np.int8)
+    sources = np.where(by_human, HUMAN, MODEL).reshape(-1).astype(np.int8)
     cells = from_triples(
         rows,
         columns,

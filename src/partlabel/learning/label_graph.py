@@ -18,6 +18,7 @@ class LearnedGraph(nn.Module):
     """
 
     linked: Tensor
+    first: Tensor
     weights: Tensor
 
     def __init__(self, graph: LabelGraph) -> None:

@@ -1,12 +1,14 @@
 """Metrics of scores against known labels. Unknown labels are ignored."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from partlabel.base.errors import InputError
+from partlabel.base.tables import html_table, text_table
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 
 _CELLS = 1 << 22  # scores that are compared at a time, to bound memory
@@ -33,11 +35,15 @@ class Evaluation(Mapping[str, float]):
         per_class: record array [C] with the fields AP, precision, recall, F1 (NaN for a class that
             is not evaluated), present and absent (number of known labels), predicted (number of
             known labels predicted as present) and evaluated.
+        classes: [C] the names of the classes, None if they are not known.
     """
 
-    def __init__(self, figures: dict[str, float], per_class: Any) -> None:
+    def __init__(
+        self, figures: dict[str, float], per_class: Any, classes: Sequence[str] | None = None
+    ) -> None:
         self._figures = figures
         self.per_class = per_class
+        self.classes = None if classes is None else list(classes)
 
     def __getitem__(self, name: str) -> float:
         return self._figures[name]
@@ -51,9 +57,44 @@ class Evaluation(Mapping[str, float]):
     def __repr__(self) -> str:
         return f"Evaluation({self._figures})"
 
+    def __str__(self) -> str:
+        return f"{text_table(*self.class_table())}\n{self.summary()}"
+
+    def _repr_html_(self) -> str:
+        return f"{html_table(*self.class_table())}<p>{self.summary()}</p>"
+
+    def class_table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and rows of a table of the classes, with metrics in percent."""
+        metrics, counts = ["AP", "precision", "recall", "F1"], ["present", "absent"]
+        names = self.classes or [f"class {j}" for j in range(len(self.per_class))]
+        rows = [
+            [
+                name,
+                *(_percent(row[metric]) for metric in metrics),
+                *(f"{row[number]:,}" for number in counts),
+            ]
+            for name, row in zip(names, self.per_class, strict=True)
+        ]
+        return ["class", *metrics, *counts], rows
+
+    def summary(self) -> str:
+        """All metrics in percent, in one line, and over how many classes."""
+        figures = {n: value for n, value in self._figures.items() if n != "evaluated_classes"}
+        text = "  ".join(f"{name} {_percent(value)}" for name, value in figures.items())
+        classes = f"{self['evaluated_classes']:.0f} of {len(self.per_class)} classes"
+        return f"{text} (over {classes}, known labels only)"
+
     def plus(self, **figures: float) -> "Evaluation":
         """A copy with additional metrics, which come before the others."""
-        return Evaluation({**figures, **self._figures}, self.per_class)
+        return Evaluation({**figures, **self._figures}, self.per_class, self.classes)
+
+    def named(self, classes: Sequence[str]) -> "Evaluation":
+        """A copy that knows the names of the classes."""
+        return Evaluation(self._figures, self.per_class, classes)
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.2f}"
 
 
 def evaluate(

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
-from partlabel.images.batches import in_batches
+from partlabel.images.batches import Inputs
 from partlabel.images.pictures import Pictures
 from partlabel.models.backbone import Backbone
+from partlabel.models.prediction import collect_scores, predict
 
 
 class Classifier(nn.Module):
@@ -48,17 +49,16 @@ class Classifier(nn.Module):
 
     def predict(
         self, images: Iterable[str | Path], batch: int = 32, workers: int = 0
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float64]:
         """Scores [n, C] from 0 to 1 of image files; an unreadable file is an error."""
         paths = [Path(image) for image in images]
         pictures = Pictures([str(path) for path in paths], paths, self.backbone.size, seed=0)
-        scores = np.empty((len(paths), len(self.classes)), dtype=np.float32)
-        self.eval()
-        with torch.inference_mode():
-            rows = in_batches(np.arange(len(paths)), batch)
-            for found in pictures.batches(rows, ("clean",), workers=workers):
-                if found.broken:
-                    raise InputError(next(iter(found.broken.values())))
-                logits = self(found.views["clean"].to(self.device))
-                scores[found.rows] = torch.sigmoid(logits.float()).cpu().numpy()
-        return scores
+
+        def refuse_broken(inputs: Inputs) -> None:
+            for message in inputs.broken.values():
+                raise InputError(message)
+
+        scores, _ = collect_scores(
+            predict(self, pictures, np.arange(len(paths)), batch, workers, on_inputs=refuse_broken)
+        )
+        return scores if len(paths) else np.empty((0, len(self.classes)))

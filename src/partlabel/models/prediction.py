@@ -1,7 +1,7 @@
-"""What a model says of pictures, batch by batch."""
+"""Predictions of a model, batch by batch: the one way in which images become scores."""
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.images.batches import Inputs, Rows, in_batches
-from partlabel.models import Classifier
 
-Forward = Callable[[Classifier, Tensor], Tensor]
+if TYPE_CHECKING:
+    from partlabel.models.classifier import Classifier
+
+Forward = Callable[["Classifier", Tensor], Tensor]
 Predictions = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 
 class InputSource(Protocol):
-    """Pictures or cached maps: gives the inputs of batches of rows."""
+    """Images or cached feature maps: gives the inputs of batches of rows."""
 
     def batches(
         self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
@@ -25,35 +27,35 @@ class InputSource(Protocol):
 
 
 def predict(
-    model: Classifier,
+    model: "Classifier",
     inputs: InputSource,
     rows: Rows,
     batch: int,
     workers: int = 0,
     *,
     forward: Forward | None = None,
-    seen: Callable[[Inputs], object] = lambda found: None,
+    on_inputs: Callable[[Inputs], object] = lambda inputs: None,
 ) -> Predictions:
-    """Rows [b] and logits [b, C] of clean pictures, model in evaluation mode.
+    """Rows [b] and logits [b, C] of clean images, with the model in evaluation mode.
 
     Args:
-        forward: what to ask instead of logits, a function of model and inputs.
-        seen: is told what was read, also of pictures that cannot be.
+        forward: a function of model and inputs to compute instead of logits.
+        on_inputs: called with the inputs of each batch, which also name images that are unreadable.
     """
     model.eval()
-    for found in inputs.batches(in_batches(rows, batch), ("clean",), 0, workers):
-        seen(found)
-        if not len(found.rows):
+    for part in inputs.batches(in_batches(rows, batch), ("clean",), 0, workers):
+        on_inputs(part)
+        if not len(part.rows):
             continue
-        clean = found.views["clean"].to(model.device)
+        clean = part.views["clean"].to(model.device)
         with torch.no_grad():  # closed before the caller's own code runs
-            said = (model(clean) if forward is None else forward(model, clean)).float()
-        yield found.rows, said
+            output = (model(clean) if forward is None else forward(model, clean)).float()
+        yield part.rows, output
 
 
-def gather(predictions: Predictions) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def collect_scores(predictions: Predictions) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Scores [n, C] from 0 to 1, and their rows [n]."""
-    # in double precision: in single, all logits above 17 would tie at 1
+    # in double precision: in single precision, all logits above 17 would tie at 1
     parts = [(rows, torch.sigmoid(logits.cpu().double()).numpy()) for rows, logits in predictions]
     if not parts:
         return np.empty((0, 0)), np.empty(0, dtype=np.int64)

@@ -1,6 +1,5 @@
 """What people see of results: a table's classes, what is odd about it, what a merge did."""
 
-import math
 import sys
 from collections.abc import Iterator
 
@@ -9,8 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from partlabel.base.errors import count, some
-from partlabel.base.terminal import console
-from partlabel.labels import LabelTable
+from partlabel.base.terminal import console, say
+from partlabel.judging.completion import Completion
+from partlabel.labels import PRESENT, LabelTable
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
 from partlabel.metrics import Evaluation
 
@@ -133,25 +133,24 @@ def _number(names: list[str]) -> str:
     return f"{len(names):,}" + (f" ({some(names)})" if names else "")
 
 
-def show_evaluation(result: Evaluation, classes: list[str]) -> None:
-    """Print figures in percent: the classes, then all together."""
+def show_evaluation(result: Evaluation) -> None:
+    """Print metrics in percent: per class, then overall."""
     out = console()
+    header, rows = result.class_table()
+    columns = [(title, number > 0) for number, title in enumerate(header)]
+    out.print(grid(columns, [[escape(row[0]), *row[1:]] for row in rows]))
+    out.print(escape(result.summary()))
 
-    def percent(value: float) -> str:
-        return "-" if math.isnan(value) else f"{100 * value:.2f}"
 
-    rows = [
-        [
-            escape(name),
-            *(percent(row[field]) for field in ("AP", "precision", "recall", "F1")),
-            f"{row.present:,}",
-            f"{row.absent:,}",
-        ]
-        for name, row in zip(classes, result.per_class, strict=True)
-    ]
-    titles = ["AP", "precision", "recall", "F1", "present", "absent"]
-    out.print(grid([("class", False), *((title, True) for title in titles)], rows))
-    figures = [f"{name} {percent(value)}" for name, value in result.items()][:-1]
-    number = result["evaluated_classes"]
-    out.print("  ".join(figures))
-    out.print(f"over {number:.0f} of {len(classes)} classes, known labels only")
+def show_completion(done: Completion) -> None:
+    """Print how much is filled in, and the evidence for it."""
+    say(done.headline())
+    if not any(done.total.values()):
+        return
+    header, rows = done.evidence()
+    console().print(grid([(title, number > 1) for number, title in enumerate(header)], rows))
+    if not done.total[PRESENT]:
+        say(
+            "no present label could be guaranteed: too few of the reserved labels have such high "
+            "scores and are correct. More validation images or a lower --min-precision help"
+        )

@@ -1,4 +1,4 @@
-"""How a training looks while it goes: bars in a terminal, a line an epoch elsewhere."""
+"""The progress of a training: bars in a terminal, one line per epoch elsewhere."""
 
 import sys
 import time
@@ -14,14 +14,14 @@ from partlabel.base.terminal import console
 from partlabel.training.run import Run
 
 
-class Display:
-    """Tells a training's progress on standard error.
+class Monitor:
+    """Shows the progress of a training on standard error.
 
     Args:
-        bar: where.
-        run: keeps the log.
+        bar: the progress bars.
+        run: the run, which keeps the log.
         board: TensorBoard's writer, if there is one.
-        name: goes before each line.
+        name: printed before each line.
     """
 
     def __init__(self, bar: Progress, run: Run, board: Any, name: str = "") -> None:
@@ -36,49 +36,47 @@ class Display:
         self.bar.update(self.whole, completed=epoch, total=epochs)
         self.bar.reset(self.part, total=steps, completed=done, description="")
 
-    def step(self, parts: dict[str, float], images: int) -> None:
-        """A step was done."""
+    def step(self, figures: dict[str, float], images: int) -> None:
+        """A step is done."""
         self.images += images
         speed = self.images / max(time.monotonic() - self.started, 1e-9)
-        told = "  ".join(f"{name} {value:.4f}" for name, value in parts.items())
-        told += f"  {speed:.0f} images/s"
-        self.bar.update(self.part, advance=1, description=told)
+        text = "  ".join(f"{name} {value:.4f}" for name, value in figures.items())
+        text += f"  {speed:.0f} images/s"
+        self.bar.update(self.part, advance=1, description=text)
         self.bar.update(self.whole, advance=1 / self.steps)
 
     def end(self, record: dict[str, Any]) -> None:
-        """An epoch is over."""
-        whole = {"epoch", "stage"}
+        """An epoch is done."""
+        whole = {"epoch", "stage", "images_per_second"}
         words = [
-            f"{name} {value:.0f}" if name in whole or name == "images_per_second"
-            else f"{name} {value:.4g}"
-            for name, value in record.items()
-        ]  # fmt: skip
+            f"{name} {value:{'.0f' if name in whole else '.4g'}}" for name, value in record.items()
+        ]
         self.bar.console.print("  ".join([self.name, *words] if self.name else words))
         if self.board is not None:
             for name, value in record.items():
                 self.board.add_scalar(name, value, record["epoch"])
 
     def saved(self, history: list[dict[str, Any]]) -> None:
-        """Keeps the log as far as the checkpoint."""
+        """Write the log as far as the checkpoint."""
         self.run.write_log(history)
 
     def note(self, message: str) -> None:
-        """Something worth knowing, before it starts or at its end."""
+        """Something worth knowing."""
         self.bar.console.print(message, markup=False)
 
-    def member(self, run: Run) -> "Display":
-        """For a further member of an ensemble."""
-        return Display(self.bar, run, None, name=f"member {run.folder.name}")
+    def member(self, run: Run) -> "Monitor":
+        """The monitor of a further member of an ensemble."""
+        return Monitor(self.bar, run, None, name=f"member {run.folder.name}")
 
     def warn(self, message: str) -> None:
-        """Something the user should know."""
+        """Something the user should act on."""
         if self.name:
-            return  # the first member says the same
+            return  # the first member warns of the same
         warnings.warn(message, PartlabelWarning, stacklevel=2)
 
 
 @contextmanager
-def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Display]:
+def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Monitor]:
     """Show the training of a run while the block runs, and keep its log."""
     board = need_tensorboard()(run.folder / "tensorboard") if tensorboard else None
     try:
@@ -91,7 +89,7 @@ def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Display]:
             transient=True,
             disable=not sys.stderr.isatty(),
         ) as bar:
-            yield Display(bar, run, board)
+            yield Monitor(bar, run, board)
     finally:
         if board is not None:
             board.close()

@@ -47,10 +47,9 @@ class WholeBatch(torch.optim.LBFGS):
 
         def with_decay() -> float:
             nonlocal is_first
-            cost = closure()
+            cost = closure() + self.penalty()
             with torch.no_grad():
                 for parameter, decay in self._decayed:
-                    cost += decay / 2 * float(parameter.square().sum())
                     if parameter.grad is not None:
                         parameter.grad.add_(parameter, alpha=decay)
             if is_first:
@@ -59,6 +58,11 @@ class WholeBatch(torch.optim.LBFGS):
             return cost
 
         return super().step(with_decay)  # type: ignore[no-any-return,no-untyped-call]
+
+    def penalty(self) -> float:
+        """The weight decay's part of the cost, at the current weights."""
+        with torch.no_grad():
+            return float(sum(decay / 2 * float(p.square().sum()) for p, decay in self._decayed))
 
     def _forget_last_gradient(self) -> None:
         memory = self.state[self.param_groups[0]["params"][0]]

@@ -1,69 +1,122 @@
 """A run on disk: what was trained, on what, how it went, and the model that came out.
 
-run.json             settings, classes, where the images are, how far it is
+run.json             settings, classes, where the images are, the outcome
+config.yaml          the settings again, as a file for ``partlabel train --config``
 labels.arrow         the labels, as they were given
+split.safetensors    which images were trained on, validated on, and reserved
 backbone.safetensors the frozen part of the backbone, if there is one
 last.safetensors     the checkpoint
 best.safetensors     the weights that were kept
 stages/              the weights that each stage but the last ended with
-memory/, diary/      labels that the method gave, or took for present, on the way
-log.csv              a line an epoch
+inputs/              copies of the files that settings of the method name
+memory/, diary/      labels that the method gave to unknown cells
+log.csv              one line per epoch
+
+A run can be moved. Images are looked for where they were relative to the run, then at their
+absolute path; every command that needs them also takes ``--images``.
 """
 
 import csv
 import io
 import json
 import os
-from dataclasses import asdict, dataclass, field
+import shutil
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from partlabel.base.errors import FileError, InputError, one_of
+from partlabel.base.errors import FileError, InputError
 from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable
+from partlabel.learning.extensions import Artifacts, HasArtifacts
 from partlabel.learning.methods import METHODS, Method, Task
-from partlabel.models import Backbone, Classifier
-from partlabel.models.heads import HEADS
+from partlabel.models import Classifier
+from partlabel.training.arguments import write_config
+from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, stage_file
-from partlabel.training.settings import Settings
+from partlabel.training.selection import Selection, load_selection
+from partlabel.training.settings import Execution, Settings
 
-VERSION = 3
+VERSION = 4
 
 
-@dataclass
-class Record:
-    """What ``run.json`` says."""
+class ImagesFolder(BaseModel):
+    """Where the images of a run are."""
 
-    settings: dict[str, Any]
-    images: str
+    model_config = ConfigDict(extra="forbid")
+    absolute: str
+    from_run: str | None  # relative to the folder of the run; None on another drive
+
+    @classmethod
+    def of(cls, images: Path, run: Path) -> "ImagesFolder":
+        """As it is recorded in a run."""
+        try:
+            relative = os.path.relpath(images.resolve(), run.resolve())
+        except ValueError:  # another drive, on Windows
+            relative = None
+        return cls(absolute=str(images.resolve()), from_run=relative)
+
+    def candidates(self, run: Path) -> list[Path]:
+        """Where to look for it."""
+        relative = [] if self.from_run is None else [run.resolve() / self.from_run]
+        return [*relative, Path(self.absolute)]
+
+
+class Record(BaseModel):
+    """The content of ``run.json``."""
+
+    model_config = ConfigDict(extra="forbid")
+    version: int = VERSION
+    settings: Settings
+    images: ImagesFolder
     classes: list[str]
-    labels: str = ""  # a hash of the labels
-    train_rows: int = 0
-    val_rows: int = 0
-    reserved_rows: int = 0
-    broken: list[str] = field(default_factory=list)
+    side: list[str] | None = None
+    labels: str  # a hash of the labels
+    train_rows: int
+    val_rows: int
+    reserved_rows: int
     finished: bool = False
+    broken: list[str] = []
     best_epoch: int = 0
     best_val_mAP: float | None = None  # noqa: N815  # as in the metrics
-    thresholds: list[float | None] = field(default_factory=list)  # [C] to predict a class from
-    version: int = VERSION
+    thresholds: list[float | None] = []  # [C] a class is predicted from this score on
 
 
 class Run:
-    """A run's folder.
+    """A run's folder, and with what means to work on it.
 
     Args:
         folder: as given to ``--out``.
+        images: the folder of the images, if it is not where the run remembers it.
+        execution: cache, workers: what changes speed, not results.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        images: str | os.PathLike[str] | None = None,
+        execution: Execution | None = None,
+    ) -> None:
         self.folder = Path(folder)
+        self.execution = execution or Execution()
+        self._images = None if images is None else Path(images)
+
+    def __repr__(self) -> str:
+        if not self.exists():
+            return f"Run({str(self.folder)!r}, not started)"
+        record = self.record
+        about = f"{record.settings.method}, {len(record.classes)} classes"
+        if not record.finished:
+            return f"Run({str(self.folder)!r}, {about}, not finished)"
+        score = record.best_val_mAP
+        result = "no validation" if score is None else f"validation mAP {100 * score:.2f}"
+        return f"Run({str(self.folder)!r}, {about}, epoch {record.best_epoch}, {result})"
 
     @property
     def checkpoint(self) -> Path:
-        """Where the trainer saves."""
+        """The file that the trainer saves to."""
         return self.folder / "last.safetensors"
 
     def exists(self) -> bool:
@@ -72,36 +125,37 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the folder holds a run that is done."""
+        """Whether the folder holds a finished run."""
         return self.exists() and self.record.finished
 
     @property
     def record(self) -> Record:
-        """What ``run.json`` says."""
+        """The content of ``run.json``."""
         path = self.folder / "run.json"
         if not path.is_file():
             raise FileError(self.folder, "there is no run here (run.json is missing)")
         try:
-            found = json.loads(path.read_bytes())
-            if found.get("version") != VERSION:
-                raise FileError(
-                    path,
-                    f"a run of version {found.get('version')}; this partlabel reads {VERSION}. "
-                    "Train again, or use the partlabel that made it",
-                )
-            return Record(**found)
-        except FileError:
-            raise
+            content = json.loads(path.read_bytes())
+            version = content.get("version")
+            if version == VERSION:
+                return Record(**content)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise FileError(path, f"damaged ({error})") from error
+            raise FileError(path, f"damaged ({_first_line(error)})") from error
+        raise FileError(
+            path,
+            f"this run has version {version}, and this partlabel reads version {VERSION}. Train "
+            "again, or use the partlabel that made it",
+        )
 
     def write(self, record: Record) -> None:
-        """Write ``run.json``."""
+        """Write ``run.json``, and ``config.yaml``."""
+        with atomic_file(self.folder / "config.yaml") as stream:
+            stream.write(write_config(record.settings).encode())
         with atomic_file(self.folder / "run.json") as stream:
-            stream.write(json.dumps(asdict(record), indent=1).encode())
+            stream.write(record.model_dump_json(indent=1).encode())
 
     def write_log(self, history: list[dict[str, Any]]) -> None:
-        """Write ``log.csv``: a line an epoch."""
+        """Write ``log.csv``: one line per epoch."""
         names = list(dict.fromkeys(name for line in history for name in line))
         with atomic_file(self.folder / "log.csv") as stream:
             text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
@@ -111,31 +165,53 @@ class Run:
             text.detach()
 
     def history(self) -> list[dict[str, float]]:
-        """What ``log.csv`` says."""
-        self._need("log.csv")
-        with (self.folder / "log.csv").open(newline="") as stream:
-            return [
-                {name: float(value) for name, value in line.items() if value}
-                for line in csv.DictReader(stream)
-            ]
+        """The content of ``log.csv``."""
+        path = self._file("log.csv")
+        try:
+            with path.open(newline="", encoding="utf-8") as stream:
+                return [
+                    {name: float(value) for name, value in line.items() if value}
+                    for line in csv.DictReader(stream)
+                ]
+        except (ValueError, TypeError, AttributeError, csv.Error) as error:
+            raise FileError(path, f"damaged ({_first_line(error)})") from error
 
     @property
     def settings(self) -> Settings:
         """How the run was trained."""
-        try:
-            return Settings(**self.record.settings)
-        except ValueError as error:
-            raise FileError(self.folder / "run.json", f"damaged ({error})") from error
+        return self.record.settings
 
     @property
-    def labels(self) -> LabelTable:
-        """The labels that the run was given."""
-        self._need("labels.arrow")
-        return LabelTable.open(self.folder / "labels.arrow")
+    def images(self) -> Path:
+        """The folder of the images: the one that was given, or the one that the run remembers."""
+        if self._images is not None:
+            return self._images
+        candidates = self.record.images.candidates(self.folder)
+        for folder in candidates:
+            if folder.is_dir():
+                return folder
+        raise FileError(
+            candidates[-1], "the images of the run are not here any more; name them with --images"
+        )
+
+    @cached_property
+    def selection(self) -> Selection:
+        """Which images and classes the run was trained, validated and tested on."""
+        labels = LabelTable.open(self._file("labels.arrow"))
+        record, path = self.record, self._file("split.safetensors")
+        selection = load_selection(path, labels, record.classes, record.side)
+        sizes = len(selection.train), len(selection.val), len(selection.reserved)
+        if sizes != (record.train_rows, record.val_rows, record.reserved_rows):
+            raise FileError(path, "does not fit run.json; train again")
+        return selection
+
+    def task(self) -> Task:
+        """What the method could look at before training started."""
+        return make_task(self.selection, self.settings, self.folder)
 
     def classifier(self) -> Classifier:
         """The trained model, on the CPU."""
-        model, _ = build(self.settings, self._finished().classes, pretrained=False)
+        model, _ = self.build(self._finished(), pretrained=False)
         weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
             frozen = self._weights("backbone.safetensors")
@@ -146,19 +222,52 @@ class Run:
             raise FileError(self.folder, f"its weights do not fit ({error})") from error
         return model.eval()
 
-    def method(self, task: Task) -> Method:
-        """The method as it was at the end of the training.
-
-        Args:
-            task: what it was told before it started; ``training.task_of`` knows.
-        """
-        _, method = build(self.settings, self._finished().classes, pretrained=False)
-        method.prepare(task)
+    def method(self) -> Method:
+        """The method as it was at the end of the training."""
+        _, method = self.build(self._finished(), pretrained=False)
+        method.prepare(self.task())
         try:
             method.load_state_dict(self.last_state()["method"])
         except (RuntimeError, TypeError, AttributeError) as error:
             raise FileError(self.checkpoint, f"its method does not fit ({error})") from error
         return method.eval()
+
+    def artifacts(self) -> Artifacts:
+        """What the method kept for reports."""
+        if not issubclass(METHODS[self.settings.method], HasArtifacts):
+            return Artifacts()
+        method = self.method()
+        assert isinstance(method, HasArtifacts)
+        return method.artifacts()
+
+    def build(self, record: Record, *, pretrained: bool) -> tuple[Classifier, Method]:
+        """A new model and its method; without ``pretrained`` the weights are to be loaded."""
+        settings = record.settings
+        copies = {name: str(path) for name, path in self._inputs(settings).items()}
+        return build(
+            settings.model_copy(update={"options": settings.options | copies}),
+            record.classes,
+            pretrained=pretrained,
+        )
+
+    def keep_inputs(self, settings: Settings) -> None:
+        """Copy the files that settings of the method name; refuse those that have changed."""
+        for name, value in settings.options.items():
+            source, copy = Path(str(value)), self._input(name)
+            if name not in METHODS[settings.method].files or not source.is_file():
+                continue
+            if copy.is_file() and copy.read_bytes() != source.read_bytes():
+                raise FileError(source, f"has changed since {self.folder} was started with it")
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(source, copy)
+
+    def _input(self, name: str) -> Path:
+        return self.folder / "inputs" / name
+
+    def _inputs(self, settings: Settings) -> dict[str, Path]:
+        """Copies of files that settings of the method name."""
+        files = {name: self._input(name) for name in METHODS[settings.method].files}
+        return {name: path for name, path in files.items() if path.is_file()}
 
     def last_state(self) -> dict[str, Any]:
         """The checkpoint: ``"model"`` and ``"method"`` after the last step, and more."""
@@ -168,7 +277,7 @@ class Run:
         return state
 
     def stage_weights(self, stage: int) -> dict[str, Any]:
-        """The weights that a stage, from 1, ended with; none if it was the last."""
+        """The weights that a stage, counted from 1, ended with; none for the last stage."""
         path = stage_file(self.folder, stage)
         return self._weights(str(path.relative_to(self.folder))) if path.is_file() else {}
 
@@ -181,38 +290,37 @@ class Run:
         return record
 
     def _weights(self, name: str) -> dict[str, Any]:
-        self._need(name)
-        weights = load_state(self.folder / name)
+        path = self._file(name)
+        weights = load_state(path)
         if not isinstance(weights, dict):
-            raise FileError(self.folder / name, "holds no weights")
+            raise FileError(path, "holds no weights")
         return weights
 
-    def _need(self, name: str) -> None:
+    def _file(self, name: str) -> Path:
+        """A file of the run, which must be there."""
         if not self.exists():
             raise FileError(self.folder, "there is no run here (run.json is missing)")
         if not (self.folder / name).is_file():
             raise FileError(self.folder, f"{name} is missing; train again")
+        return self.folder / name
 
 
-def build(settings: Settings, classes: list[str], *, pretrained: bool) -> tuple[Classifier, Method]:
-    """A new model and its method; without ``pretrained`` the weights are left to be loaded."""
-    method = METHODS[one_of("method", settings.method, METHODS)](**settings.options)
-    weights = settings.weights if pretrained else "none"
-    how = (settings.frozen, settings.size, settings.reduce)
-    backbone = Backbone(settings.backbone, weights, *how)
-    head = make_head(settings, method, backbone.channels, len(classes))
-    return Classifier(backbone, head, classes), method
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def make_head(settings: Settings, method: Method, features: int, classes: int) -> nn.Module:
-    """The head that the settings name, or the method's own; with what the method puts on it."""
-    if settings.head is None:
-        head = method.head(features, classes)
-    else:
-        said = {"dropout": method.dropout} if method.dropout else {}  # else the head's own default
-        given = said | settings.head_options
-        head = HEADS[settings.head](features, classes, **given)
-    return method.refine(head, classes)
+def make_task(selection: Selection, settings: Settings, folder: Path) -> Task:
+    """What a method may look at before training starts."""
+    return Task(
+        selection.training,
+        selection.validation,
+        settings.epochs,
+        folder,
+        selection.side_information,
+    )
 
 
 def load(run: str | os.PathLike[str]) -> Classifier:
@@ -229,16 +337,22 @@ def open_folder(run: Run, record: Record, *, resume: bool) -> bool:
         raise FileError(folder, "is not empty; add --resume to go on, or name another with --out")
     if run.exists():
         before = run.record
-        for name in sorted({*before.settings, *record.settings}):
-            old, new = before.settings.get(name), record.settings.get(name)
-            if old != new:
-                raise InputError(f"{folder}: was started with {name} = {old!r}, not {new!r}")
-        for what in ("images", "classes", "labels"):
-            if getattr(before, what) != getattr(record, what):
-                raise InputError(f"{folder}: was started with other {what}")
+        _check_same(folder, before, record)
         return before.finished
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(folder, f"cannot be made ({error.strerror})") from error
     return False
+
+
+def _check_same(folder: Path, before: Record, now: Record) -> None:
+    """Refuse to go on with other settings or labels. Images may lie elsewhere by now."""
+    old_settings, new_settings = (r.settings.model_dump(mode="json") for r in (before, now))
+    for name in sorted(Settings.model_fields):
+        old, new = old_settings[name], new_settings[name]
+        if old != new:
+            raise InputError(f"{folder}: was started with {name} = {old!r}, not {new!r}")
+    for what in ("classes", "labels"):
+        if getattr(before, what) != getattr(now, what):
+            raise InputError(f"{folder}: was started with other {what}")

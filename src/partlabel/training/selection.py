@@ -1,89 +1,157 @@
-"""Which images are trained and validated on, where their files are, and which labels are truth."""
+"""The split of a run: which images it trains on, validates on, and reserves for later tests."""
 
-import os
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from partlabel.base.errors import FileError, InputError, count, some
 from partlabel.base.randomness import key, keys, uniform
+from partlabel.images.batches import Rows
 from partlabel.images.folder import ImageFiles, unreadable
 from partlabel.labels import HUMAN, LabelTable
 from partlabel.labels.simulate import HOLDOUT
+from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.settings import Settings
 
+_UNUSED, _TRAIN, _VAL, _RESERVED = range(4)  # the part of each image, as it is stored
 
-class Selection(NamedTuple):
-    """What a training works on.
+
+@dataclass(frozen=True)
+class Selection:
+    """Which images and classes a run works with. A run stores it, and everything reads it there.
 
     Args:
-        table: the labels, without classes that cannot be learned or are side information.
+        labels: all labels that the run was given.
+        classes: the classes to learn.
+        side: classes that only show which images are alike; None without side information.
         train: rows to train on.
         val: rows to choose the epoch and to calibrate on.
-        reserved: rows of the same kind that nothing is chosen on: what is promised of labels that
-            are filled in is tested on these.
+        reserved: rows that nothing is chosen on. Guarantees of ``complete`` are tested on them.
     """
 
-    table: LabelTable
-    train: NDArray[np.int64]
-    val: NDArray[np.int64]
-    reserved: NDArray[np.int64]
+    labels: LabelTable
+    classes: list[str]
+    side: list[str] | None
+    train: Rows
+    val: Rows
+    reserved: Rows
+
+    @property
+    def table(self) -> LabelTable:
+        """All images, with the classes to learn."""
+        same = self.classes == list(self.labels.classes)
+        return self.labels if same else self.labels.with_classes(self.classes)
+
+    @property
+    def training(self) -> LabelTable:
+        """The training images."""
+        return self.table.subset(self.train)
+
+    @property
+    def validation(self) -> LabelTable:
+        """The validation images, with the labels that humans gave."""
+        return by_humans(self.table.subset(self.val))
+
+    @property
+    def side_information(self) -> LabelTable | None:
+        """The side classes of the training images."""
+        return None if self.side is None else self.labels.with_classes(self.side).subset(self.train)
+
+    @property
+    def used(self) -> Rows:
+        """All rows that are used: training, then validation, then reserved."""
+        return np.concatenate([self.train, self.val, self.reserved])
+
+    def same_images(self, other: "Selection") -> bool:
+        """Whether two runs have the same classes and the same images in each part."""
+        parts = zip(
+            (self.train, self.val, self.reserved),
+            (other.train, other.val, other.reserved),
+            strict=True,
+        )
+        return self.classes == other.classes and all(np.array_equal(*pair) for pair in parts)
+
+    def save(self, path: Path) -> None:
+        """Write the part of each image."""
+        part = np.full(len(self.labels), _UNUSED, dtype=np.uint8)
+        part[self.train], part[self.val], part[self.reserved] = _TRAIN, _VAL, _RESERVED
+        save_state(path, {"part": torch.from_numpy(part)})
 
 
-def by_humans(table: LabelTable) -> LabelTable:
-    """The labels that a human gave: what a model filled in is no truth to measure by."""
-    return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
+def load_selection(
+    path: Path, labels: LabelTable, classes: list[str], side: list[str] | None
+) -> Selection:
+    """Read what :meth:`Selection.save` wrote, for these labels."""
+    state = load_state(path)
+    part = state.get("part") if isinstance(state, dict) else None
+    if not isinstance(part, torch.Tensor) or part.shape != (len(labels),):
+        raise FileError(path, "does not fit the labels of the run; train again")
+    parts = part.numpy()
+    train, val, reserved = (np.flatnonzero(parts == number) for number in (_TRAIN, _VAL, _RESERVED))
+    return Selection(labels, classes, side, train, val, reserved)
 
 
-def choose_rows(table: LabelTable, settings: Settings) -> Selection:
-    """Say what to train and validate on, and what to keep for later."""
-    if settings.side is not None:
-        aside = set(side_classes(table, settings.side))
-        if len(aside) == len(table.classes):
-            raise InputError(
-                f"--side '{settings.side}': matches all classes; none is left to learn"
-            )
-        table = table.with_classes([name for name in table.classes if name not in aside])
+def select(labels: LabelTable, settings: Settings) -> Selection:
+    """Decide what to train and validate on, and what to reserve."""
+    side = None if settings.side is None else side_classes(labels, settings.side)
+    table = labels
+    if side is not None:
+        if len(side) == len(labels.classes):
+            raise InputError(f"--side {' '.join(settings.side or [])}: leaves no class to learn")
+        table = labels.with_classes([name for name in labels.classes if name not in set(side)])
+    train, val = _split(table, settings)
+    if not len(train):
+        raise InputError("there are no images to train on")
+    table = _without_empty(table, train, val, drop=settings.drop_empty)
+    # without labels of both kinds no guarantee can be tested, so no image is reserved
+    share = settings.reserve if has_both_kinds(by_humans(table.subset(val))) else 0.0
+    reserved, val = _cut(table, val, share, key(settings.seed, "reserved"))
+    return Selection(labels, list(table.classes), side, train, val, reserved)
+
+
+def _split(table: LabelTable, settings: Settings) -> tuple[Rows, Rows]:
+    """Rows to train on, and rows to validate on."""
     names = set(table.splits.array.dictionary.to_pylist()) if table.splits is not None else set()
     split = settings.split or ("train" if "train" in names else None)
     val_split = settings.val_split or (HOLDOUT if HOLDOUT in names and split != HOLDOUT else None)
     rows = np.arange(len(table)) if split is None else np.flatnonzero(table.in_split(split))
     if val_split is not None:
         val = np.flatnonzero(table.in_split(val_split))
-        rows = np.setdiff1d(rows, val)
-    else:
-        val, rows = _cut(table, rows, settings.val, key(settings.seed, "validation"))
-    if not len(rows):
-        raise InputError("there are no images to train on")
-    present = table.subset(rows).counts().present
+        return np.setdiff1d(rows, val), val
+    val, train = _cut(table, rows, settings.val, key(settings.seed, "validation"))
+    return train, val
+
+
+def _without_empty(table: LabelTable, train: Rows, val: Rows, *, drop: bool) -> LabelTable:
+    """The table without classes that are present in no training image; an error unless ``drop``."""
+    present = table.subset(train).counts().present
     empty = [name for name, number in zip(table.classes, present, strict=True) if not number]
-    if empty and not settings.drop_empty:
-        there = table.subset(val).with_classes(empty).counts().present.any()
-        moved = (
-            "the validation images have some: try another --seed or --val-split, or "
-            if there
-            else ""
-        )
+    if not empty:
+        return table
+    if not drop:
+        in_val = table.subset(val).with_classes(empty).counts().present.any()
+        hint = "some validation images have them: try another --seed or --val-split, or "
         raise InputError(
             f"no training image is known to have {some(empty)}; "
-            f"{count(len(empty), 'class', 'classes')} cannot be learned: {moved}"
-            "leave them out with --drop-empty (drop_empty=True)"
+            f"{count(len(empty), 'class', 'classes')} cannot be learned: "
+            f"{hint if in_val else ''}leave them out with --drop-empty (drop_empty=True)"
         )
-    if empty:
-        table = table.with_classes([name for name in table.classes if name not in set(empty)])
-    if not len(table.classes):
+    if len(empty) == len(table.classes):
         raise InputError("no class is left to learn: no label is known to be present")
-    # without labels of both kinds nothing can be tested, so nothing is reserved
-    share = settings.reserve if of_both_kinds(by_humans(table.subset(val))) else 0.0
-    reserved, val = _cut(table, val, share, key(settings.seed, "reserved"))
-    return Selection(table, rows, val, reserved)
+    return table.with_classes([name for name in table.classes if name not in set(empty)])
 
 
-def of_both_kinds(table: LabelTable) -> bool:
-    """Whether some label is known to be present, and some to be absent."""
+def by_humans(table: LabelTable) -> LabelTable:
+    """The labels that a human gave: labels filled in by a model are no truth to measure by."""
+    return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
+
+
+def has_both_kinds(table: LabelTable) -> bool:
+    """Whether some label is known to be present, and some label to be absent."""
     counts = table.counts()
     return bool(counts.present.any() and counts.absent.any())
 
@@ -91,7 +159,7 @@ def of_both_kinds(table: LabelTable) -> bool:
 def _cut(
     table: LabelTable, rows: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A random share of these rows, and the others."""
+    """A random share of these rows, and the other rows."""
     order = np.argsort(uniform(seed, keys(table.ids.take(rows))), kind="stable")
     number = round(share * len(rows))
     return np.sort(rows[order[:number]]), np.sort(rows[order[number:]])
@@ -109,19 +177,19 @@ def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:
 
 
 def find_files(
-    table: LabelTable, files: ImageFiles, rows: NDArray[np.int64], *, strict: bool
+    table: LabelTable, files: ImageFiles, rows: Rows, *, strict: bool = False
 ) -> dict[int, Path]:
-    """The image file of each row; a missing one is an error, and with ``strict`` a broken one."""
+    """The image file of each row; a missing file is an error, and with ``strict`` a broken one."""
     names = list(table.ids.take(rows))
-    found = dict(zip(rows.tolist(), files.locate(names), strict=True))
-    missing = [name for name, path in zip(names, found.values(), strict=True) if path is None]
+    located = dict(zip(rows.tolist(), files.locate(names), strict=True))
+    missing = [name for name, path in zip(names, located.values(), strict=True) if path is None]
     if missing:
         raise FileError(
             files.folder,
             f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
             "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
         )
-    paths = {row: path for row, path in found.items() if path is not None}
+    paths = {row: path for row, path in located.items() if path is not None}
     if strict:
         broken = unreadable(list(paths.values()))
         if broken:
@@ -131,7 +199,7 @@ def find_files(
     return paths
 
 
-def locate_all(table: LabelTable, images: str | os.PathLike[str]) -> list[Path]:
-    """The image file of each row of a table; a missing one is an error."""
-    files = find_files(table, ImageFiles(images), np.arange(len(table)), strict=False)
+def locate_all(table: LabelTable, images: Path) -> list[Path]:
+    """The image file of each row of a table; a missing file is an error."""
+    files = find_files(table, ImageFiles(images), np.arange(len(table)))
     return [files[row] for row in range(len(table))]

@@ -1,147 +1,167 @@
-"""The settings of a training: what may be set, what it is otherwise, and what is not allowed."""
+"""The settings of a training, and how it is carried out. Command options are derived from these.
 
-import inspect
-import json
+This file imports no torch, so that ``partlabel train --help`` answers at once.
+"""
+
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
-from partlabel.base.errors import InputError, one_of
-from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
-from partlabel.models import DEFAULT_BACKBONE, Frozen
-from partlabel.models.heads import HEADS
-from partlabel.training.schedule import SCHEDULES
+Frozen = Literal["nothing", "lower", "all"]
+Optimizer = Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"]
+Schedule = Literal["constant", "step", "cosine", "onecycle", "plateau"]
+
+DEFAULT_BACKBONE = "tf_efficientnet_lite0"
+
+
+def _setting(default: Any, panel: str, description: str, **limits: Any) -> Any:
+    """A field with the panel of ``--help`` that it is shown in."""
+    return Field(default, description=description, json_schema_extra={"panel": panel}, **limits)
+
+
+def panel_of(field: FieldInfo) -> str:
+    """The panel of ``--help`` that a setting is shown in."""
+    assert isinstance(field.json_schema_extra, dict)
+    return str(field.json_schema_extra["panel"])
 
 
 class Settings(BaseModel):
-    """How to train. Field names are those of ``train(...)`` and of the command's options."""
+    """What determines the result of a training.
+
+    Field names are the keyword arguments of ``partlabel.train``, the keys of ``--config`` files,
+    and with dashes the options of ``partlabel train``.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: str = "bce"
-    options: dict[str, Any] = Field(default={}, description="The method's own settings.")
-    head: str | None = Field(None, description="Instead of the method's.")
-    head_options: dict[str, Any] = Field(default={}, description="The head's own settings.")
-    backbone: str = DEFAULT_BACKBONE
-    weights: str = "imagenet"
-    frozen: Frozen = "nothing"
-    reduce: int | None = Field(None, ge=1, description="Principal components of the features.")
-    view_bank: int | None = Field(None, ge=1, description="Strong versions of a picture.")
-    size: int = Field(224, ge=16, le=4096)
-    epochs: int = Field(15, ge=1)
-    batch: int = Field(32, ge=1)
-    optimizer: Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"] = "adam"
-    lr: float = Field(1e-3, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    decay_all: bool = Field(False, description="Weight decay on biases and norms too.")
-    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD.")
-    schedule: str = "constant"
-    plateau: float = Field(0.5, gt=0, lt=1, description="Factor on the rate at a plateau.")
-    lr_warmup: float = Field(0.0, ge=0, le=1, description="Share of the steps.")
-    clip: float | None = Field(None, gt=0)
-    ema: float | None = Field(None, gt=0, lt=1)
-    patience: int | None = Field(None, ge=1)
-    keep: Literal["best", "last"] = Field("best", description="Which epoch.")
-    seed: int = 0
-    split: str | None = None
-    val: float = Field(0.2, ge=0, lt=1)
-    val_split: str | None = None
-    reserve: float = Field(
-        0.5, ge=0, lt=1, description="Share of the validation images that nothing is chosen on."
+    method: str = _setting(
+        "bce", "Method", "How to learn from partial labels; `partlabel methods` lists them all."
     )
-    strict: bool = False
-    drop_empty: bool = Field(False, description="Leave out classes without a present label.")
-    side: list[str] | None = Field(
-        None, description="Classes that only tell which images are alike."
+    options: dict[str, Any] = _setting(
+        {}, "Method", "key=value: a setting of the method, such as alpha=0.1; may be repeated."
     )
-    workers: int = Field(0, ge=0)
-    cache_pixels: bool = Field(False, description="Keep decoded pictures on disk.")
+    head: str | None = _setting(
+        None,
+        "Method",
+        "linear (mean of the feature map), weldon or saliency (pooled class maps), or decoder (one "
+        "query per class), for methods without a head of their own. (default: linear)",
+    )
+    head_options: dict[str, Any] = _setting(
+        {}, "Method", "key=value: a setting of the head, such as k=3; may be repeated."
+    )
+    side: list[str] | None = _setting(
+        None,
+        "Method",
+        "Classes by pattern, such as 'species=*', that are not learned but show which images are "
+        "alike (imcl); may be repeated.",
+    )
+
+    backbone: str = _setting(DEFAULT_BACKBONE, "Network", "A network of timm, by name.")
+    weights: str = _setting("imagenet", "Network", "none, imagenet, or a file.")
+    frozen: Frozen = _setting(
+        "nothing", "Network", "Which part of the backbone keeps its weights: nothing, lower, all."
+    )
+    reduce: int | None = _setting(
+        None,
+        "Network",
+        "With --frozen: keep this many principal components of the features, such as 384. Often "
+        "generalises better, with a weight decay of about 3e-2 and a learning rate of 3e-3.",
+        ge=1,
+    )
+    view_bank: int | None = _setting(
+        None,
+        "Network",
+        "With --frozen or --unfreeze last: cache this many strong views and a mirrored view per "
+        "training image, for methods that compare views. (default: 2 for those)",
+        ge=1,
+    )
+    size: int = _setting(
+        224, "Network", "Image size in pixels; images are squashed to a square.", ge=16, le=4096
+    )
+
+    epochs: int = _setting(15, "Optimisation", "Passes over the training images.", ge=1)
+    batch: int = _setting(32, "Optimisation", "Images per step.", ge=1)
+    optimizer: Optimizer = _setting(
+        "adam",
+        "Optimisation",
+        "sgd, adam, adamw, rmsprop; or with --frozen lbfgs, which takes all images at once and "
+        "converges in a few epochs: often better, and needs a --weight-decay such as 1e-3.",
+    )
+    lr: float = _setting(1e-3, "Optimisation", "Learning rate; 1 for lbfgs.", gt=0)
+    weight_decay: float = _setting(
+        0.0, "Optimisation", "Weight decay, not on biases and norms.", ge=0
+    )
+    decay_all: bool = _setting(False, "Optimisation", "Weight decay on biases and norms too.")
+    momentum: float = _setting(0.9, "Optimisation", "Momentum of sgd.", ge=0, lt=1)
+    schedule: Schedule = _setting(
+        "constant", "Optimisation", "Learning rate: constant, step, cosine, onecycle or plateau."
+    )
+    plateau: float = _setting(
+        0.5,
+        "Optimisation",
+        "With --schedule plateau: factor on the learning rate after an epoch that is no better.",
+        gt=0,
+        lt=1,
+    )
+    lr_warmup: float = _setting(
+        0.0, "Optimisation", "Share of the steps in which the learning rate rises.", ge=0, le=1
+    )
+    clip: float | None = _setting(None, "Optimisation", "Largest norm of the gradient.", gt=0)
+    ema: float | None = _setting(
+        None,
+        "Optimisation",
+        "Decay of a running mean of the weights, such as 0.9997. It is validated beside the "
+        "weights, and the better one is kept.",
+        gt=0,
+        lt=1,
+    )
+    patience: int | None = _setting(
+        None, "Optimisation", "Stop after this many epochs without a better validation.", ge=1
+    )
+    keep: Literal["best", "last"] = _setting(
+        "best", "Optimisation", "Which epoch to keep: best by validation mAP, or last."
+    )
+    seed: int = _setting(0, "Optimisation", "Seed of every random choice.")
+
+    split: str | None = _setting(
+        None, "Images", "Split to train on. (default: train if there is one, else all images)"
+    )
+    val: float = _setting(0.2, "Images", "Share of the split to validate on.", ge=0, lt=1)
+    val_split: str | None = _setting(
+        None, "Images", "Split to validate on instead. (default: holdout if there is one)"
+    )
+    reserve: float = _setting(
+        0.5,
+        "Images",
+        "Share of the validation images that nothing is chosen on: `complete` tests its guarantees "
+        "on them.",
+        ge=0,
+        lt=1,
+    )
+    drop_empty: bool = _setting(
+        False, "Images", "Leave out classes that are present in no training image."
+    )
 
 
-def make_settings(**given: Any) -> Settings:
-    """Settings from what was given, the method's own defaults, and the usual ones."""
-    for name in given:
-        one_of("setting", name, Settings.model_fields)
-    method = METHODS[one_of("method", given.get("method", "bce"), METHODS)]
-    given["options"] = read_options(method, given.get("options") or {})
-    made = method(**given["options"])
-    given["head_options"] = _read_head(method, given.get("head"), given.get("head_options") or {})
-    if isinstance(given.get("side"), str):
-        given["side"] = [given["side"]]
-    if given.get("side") is not None and not method.uses_side:
-        able = [name for name, kind in METHODS.items() if kind.uses_side]
-        raise InputError(f"--side means nothing to this method; it does to {', '.join(able)}")
-    one_of("schedule", given.get("schedule", "constant"), SCHEDULES)
-    if given.get("cache_pixels") and given.get("frozen", "nothing") != "nothing":
-        raise InputError("--cache-pixels is for trainings of the whole network, not with --frozen")
-    if given.get("reduce") and given.get("frozen", "nothing") != "all":
-        raise InputError("--reduce is for features of a backbone that is frozen whole: --frozen")
-    if given.get("view_bank") and given.get("frozen", "nothing") == "nothing":
-        raise InputError("--view-bank is for cached features: with --frozen or --unfreeze last")
-    given = {**method.defaults, **given}
-    if given.get("optimizer") == WHOLE_BATCH:
-        _check_whole_batch(method, given)
-        given.setdefault("lr", 1.0)
-    try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
-    stages = made.stages(settings.epochs, settings.patience)  # may refuse what goes not together
-    if any((stage.optimizer or settings.optimizer) == WHOLE_BATCH for stage in stages):
-        if settings.frozen != "all":
-            raise InputError("lbfgs takes all images at once, which needs their features: --frozen")
-        if settings.clip is not None:
-            raise InputError("--clip: lbfgs finds the length of its steps itself")
-    return settings
+class Execution(BaseModel):
+    """How a training is carried out: this may change its speed, not its result."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-def _check_whole_batch(method: type[Method], given: dict[str, Any]) -> None:
-    if not method.in_one_batch:
-        able = ", ".join(name for name, kind in METHODS.items() if kind.in_one_batch)
-        raise InputError(f"this method cannot take all images at once as lbfgs does; {able} can")
-    for name in ("batch", "schedule", "lr_warmup", "ema"):
-        if given.get(name) not in (None, "constant", 0):
-            option = name.replace("_", "-")
-            raise InputError(f"--{option}: lbfgs takes one step an epoch, on all images at once")
-
-
-def _read_head(method: type[Method], head: str | None, given: dict[str, Any]) -> dict[str, Any]:
-    if method.head is not Method.head and (head or given):
-        said = "--head-set" if head is None else f"--head {head}"
-        raise InputError(f"{said}: this method has a head of its own, with settings of --set")
-    if head is None:
-        if given:
-            raise InputError("--head-set: say which head with --head")
-        return {}
-    return read_options(HEADS[one_of("head", head, HEADS)], given, "--head-set")
-
-
-def read_options(kind: type[Any], given: dict[str, Any], option: str = "--set") -> dict[str, Any]:
-    """The settings of a method or a head, turned into the types its constructor asks for."""
-    parameters = {
-        name: parameter
-        for name, parameter in inspect.signature(kind).parameters.items()
-        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        and parameter.default is not inspect.Parameter.empty
-    }
-    what = "setting of this method" if option == "--set" else "setting of this head"
-    read = {}
-    for name, value in given.items():
-        parameter = parameters[one_of(what, name, parameters)]
-        read[name] = _read_value(f"{option} {name}", value, TypeAdapter(parameter.annotation))
-    return read
-
-
-def _read_value(name: str, value: Any, kind: TypeAdapter[Any]) -> Any:
-    """A value as the type asks for it; a text may also be JSON, or a list without brackets."""
-    message = ""
-    for read in (str, json.loads, lambda text: json.loads(f"[{text}]")):
-        try:
-            return kind.validate_python(read(value) if isinstance(value, str) else value)
-        except ValidationError as error:
-            message = message or error.errors()[0]["msg"]
-        except ValueError:
-            continue
-    raise InputError(f"{name}={value}: {message}")
+    cache: Path | None = _setting(
+        None,
+        "Execution",
+        "Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)",
+    )
+    workers: int = _setting(0, "Execution", "Processes that decode images.", ge=0)
+    cache_pixels: bool = _setting(
+        False,
+        "Execution",
+        "Cache decoded images on disk, for large photos and many epochs; not with --frozen.",
+    )
+    strict: bool = _setting(
+        False, "Execution", "An unreadable image is an error, before training starts."
+    )
+    tensorboard: bool = _setting(False, "Execution", "Also log to RUN/tensorboard.")

@@ -1,4 +1,4 @@
-"""What labels that were held out say of a model's scores."""
+"""The test of a run's scores on held-out labels: calibration and guarantees."""
 
 import math
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from partlabel.training.selection import by_humans
 Guarantee = Literal["class", "pooled"]
 Scores = NDArray[np.float64]
 
-_FULLER = 0.1  # so many more labels of a kind than training images, and it is another labelling
+_MORE = 0.1  # images with this share more labels than training images are labelled differently
 
 
 class Share(NamedTuple):
-    """A share of cells, and how much it may be off by chance, for each class [C]; NaN for none."""
+    """A share of cells per class [C] and its standard error; NaN for a class without cells."""
 
     mean: Scores
     noise: Scores
@@ -29,16 +29,15 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Assessment:
-    """What labels that were held out say of a run's scores.
+    """The scores of a run, tested on held-out labels.
 
     Args:
-        precision: that was asked for.
-        calibration: makes probabilities of them.
-        promises: how sure the model must be, for each kind of label of each class.
-        before, after: what the model says against what is there, on labels that nothing was chosen
-            on: as it is, and calibrated.
-        filled: share of those labels that would have been filled in as present, and as absent.
-        expected: share of those labels that should be present, by calibrated scores.
+        precision: the precision that is guaranteed.
+        calibration: turns scores into probabilities.
+        promises: the threshold for present and for absent labels of each class.
+        before, after: reliability on reserved labels, of raw and of calibrated scores.
+        filled: share of the reserved labels that would have been filled in as present, as absent.
+        expected: share of the reserved labels that calibrated scores expect to be present.
     """
 
     precision: float
@@ -61,9 +60,9 @@ def assess(
     """Calibrate scores on validation images, and test thresholds on the reserved ones.
 
     Args:
-        training: what is known of training images.
+        training: the labels of the training images.
         val, reserved: held-out images with scores [n, C].
-        precision: see :func:`guarantee.make_promises`, and ``guarantee`` too.
+        precision, guarantee: see :func:`guarantee.make_promises`.
         seed: decides which labels of fully labelled images count as known.
     """
     tables = [by_humans(table) for table, _ in (val, reserved)]
@@ -89,46 +88,46 @@ def assess(
 
 
 def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> Share:
-    """How many of the cells of a class should be present, by calibrated logits [n, C]."""
+    """The share of the cells of each class that calibrated logits [n, C] expect to be present."""
     number = np.maximum(cells.sum(axis=0), 1)
-    said = np.where(cells, expit(logits), 0.0)
-    mean = np.where(cells.any(axis=0), said.sum(axis=0) / number, np.nan)
-    spread = np.where(cells, (said - mean) ** 2, 0.0).sum(axis=0) / number
+    probabilities = np.where(cells, expit(logits), 0.0)
+    mean = np.where(cells.any(axis=0), probabilities.sum(axis=0) / number, np.nan)
+    spread = np.where(cells, (probabilities - mean) ** 2, 0.0).sum(axis=0) / number
     return Share(mean, np.sqrt(spread / number))
 
 
 def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.int8]:
-    """[n, C] the labels that would be unknown, were these images labelled as training images are.
+    """[n, C] the labels that would be unknown if these images were labelled like training images.
 
-    Where images are labelled more fully than those to be completed, their labels are no sample of
-    what is unknown there: with one positive known in each, most of what is present is known. So of
-    each kind as many labels, drawn at random, are left out as a training image has: the one with
-    the most for the image with the most, and so on. Images that are labelled alike are a sample as
-    they are.
+    If held-out images have more labels than training images, their labels are no sample of the
+    unknown labels there. With one positive per training image, for example, most present labels are
+    known already. So each held-out image leaves out as many random labels of each kind as a
+    training image has: the image with the most labels as many as the training image with the most,
+    and so on. Images that are labelled like training images are a sample as they are.
 
     Args:
-        held: human labels.
-        training: what is known of training images.
+        held: human labels of held-out images.
+        training: the labels of the training images.
         seed: decides which labels are left out.
     """
     labels = held.dense()
-    if not fuller(held, training):
+    if not has_more_labels(held, training):
         return labels
     images = keys(held.ids)
     draw = uniform(key(seed, "aside"), images[:, None], keys(held.classes))
     ties = uniform(key(seed, "like"), images)
     for value in (PRESENT, ABSENT):
         own = (labels == value).sum(axis=1)
-        place = np.empty(len(own))
-        place[np.lexsort((ties, own))] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
+        quantile = np.empty(len(own))
+        quantile[np.lexsort((ties, own))] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
         others = np.sort(_per_image(training, value))
-        numbers = others[(place * len(others)).astype(np.int64)]
+        numbers = others[(quantile * len(others)).astype(np.int64)]
         rank = np.argsort(np.argsort(np.where(labels == value, draw, 2.0), axis=1), axis=1)
         labels[(labels == value) & (rank < numbers[:, None])] = 0
     return labels
 
 
-def fuller(held: LabelTable, training: LabelTable) -> bool:
+def has_more_labels(held: LabelTable, training: LabelTable) -> bool:
     """Whether images have more labels of a kind than training images, by more than chance."""
     for value in (PRESENT, ABSENT):
         ours, theirs = _per_image(held, value), _per_image(training, value)
@@ -136,11 +135,11 @@ def fuller(held: LabelTable, training: LabelTable) -> bool:
             continue
         noise = math.sqrt(ours.var() / len(ours) + theirs.var() / len(theirs))
         more = ours.mean() - theirs.mean()
-        if more > max(3 * noise, _FULLER * theirs.mean(), 1e-9):
+        if more > max(3 * noise, _MORE * theirs.mean(), 1e-9):
             return True
     return False
 
 
 def _per_image(table: LabelTable, value: int) -> NDArray[np.int64]:
-    """[n] how many labels of this kind each image has."""
+    """[n] the number of labels of this kind per image."""
     return np.bincount(table.cells.rows, table.cells.values == value, len(table)).astype(np.int64)

@@ -1,6 +1,6 @@
 """Methods by name. A new one is a file here and a line in ``METHODS``."""
 
-from partlabel.learning.method import WHOLE_BATCH, Method, Predict, Stage, Task
+from partlabel.learning.method import WHOLE_BATCH, Figure, Method, OnLogits, Predict, Stage, Task
 from partlabel.learning.methods.assume_negative import (
     AssumeNegative,
     Asymmetric,
@@ -26,7 +26,7 @@ from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearIn
 from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
 from partlabel.learning.methods.sr import SaliencyRegularization
 
-__all__ = ["METHODS", "WHOLE_BATCH", "Method", "Predict", "Stage", "Task"]
+__all__ = ["METHODS", "WHOLE_BATCH", "Figure", "Method", "OnLogits", "Predict", "Stage", "Task"]
 
 METHODS: dict[str, type[Method]] = {
     "bce": Bce,

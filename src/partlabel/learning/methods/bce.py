@@ -1,13 +1,10 @@
 """The baseline on known labels."""
 
-import warnings
-
 from torch import Tensor
 
-from partlabel.base.errors import PartlabelWarning
 from partlabel.images.batches import Batch
-from partlabel.labels import LabelTable
 from partlabel.learning import losses
+from partlabel.learning.checks import warn_of_positives_only
 from partlabel.learning.method import OnLogits, Task
 
 
@@ -31,16 +28,3 @@ class Bce(OnLogits):
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce`."""
         return losses.bce(logits, batch.labels, self.normalize)
-
-
-def warn_of_positives_only(
-    labels: LabelTable, method: str, instead: str = "Take em-apl, or an"
-) -> None:
-    """Warn where a method that leaves unknown labels out has nothing to tell absence by."""
-    if not labels.counts().absent.any():
-        warnings.warn(
-            f"no training label is known to be absent: {method} learns that everything is present. "
-            f"{instead}",
-            PartlabelWarning,
-            stacklevel=3,
-        )

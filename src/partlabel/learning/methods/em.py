@@ -13,7 +13,7 @@ from partlabel.base.ranges import Weight
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
-from partlabel.learning.method import OnLogits, Predict, Task
+from partlabel.learning.method import Figure, OnLogits, Predict, Task
 from partlabel.learning.methods.role import count_positives
 
 Alpha = Weight | Literal["auto"]
@@ -42,6 +42,10 @@ class EntropyMaximization(OnLogits):
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """Log the alpha that was chosen."""
         return {"alpha": self.weight} if self.alpha == "auto" else {}
+
+    def figures(self) -> dict[str, Figure]:
+        """An automatic alpha is a setting."""
+        return super().figures() | {"alpha": Figure.SETTING}
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.entropy_maximization`."""

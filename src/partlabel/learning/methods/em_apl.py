@@ -11,13 +11,15 @@ from partlabel.base.errors import InputError
 from partlabel.base.ranges import Epochs, Share, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.method import Predict, Stage, Task
+from partlabel.learning.checks import refuse_patience
+from partlabel.learning.extensions import Artifacts, HasArtifacts
+from partlabel.learning.method import Figure, Predict, Stage, Task
 from partlabel.learning.methods.em import Alpha, EntropyMaximization
 from partlabel.learning.pseudo_labels import quota
-from partlabel.learning.pseudo_labels.state import PseudoLabels, refuse_patience
+from partlabel.learning.pseudo_labels.state import PseudoLabels
 
 
-class EmApl(EntropyMaximization):
+class EmApl(EntropyMaximization, HasArtifacts):
     """EM, and after a warm-up soft negatives for the least likely labels of each class [1].
 
     Before each epoch after the warm-up, a share of each class's unknown labels, those with the
@@ -87,6 +89,18 @@ class EmApl(EntropyMaximization):
         )
         self.pseudo.complete(number)
         return told | {"pseudo_labels": float(given)}
+
+    def figures(self) -> dict[str, Figure]:
+        """Also the number of labels that a round gave."""
+        return super().figures() | {"pseudo_labels": Figure.COUNT}
+
+    def is_settled(self, epoch: int) -> bool:
+        """Once the last round is over."""
+        return epoch >= self.warmup + self.rounds - 1
+
+    def artifacts(self) -> Artifacts:
+        """The pseudo-labels."""
+        return Artifacts(pseudo_labels=self.pseudo)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """EM on cells without a pseudo-label, soft cross-entropy on the others (Eq. 8)."""

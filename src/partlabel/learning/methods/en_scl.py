@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from partlabel.base.ranges import Rate, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
+from partlabel.learning.extensions import HasTeacher
 from partlabel.learning.methods.role import ExpectedPositive
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
 
 
-class SpatialConsistency(ExpectedPositive):
+class SpatialConsistency(ExpectedPositive, HasTeacher):
     """Only the least likely unknown labels count as absent; class maps follow a slower model's [1].
 
     Args:

@@ -15,22 +15,23 @@ from partlabel.base.ranges import Count, Epochs, Rate, Share, Size, Weight
 from partlabel.images.batches import Batch
 from partlabel.labels.formats.links import read_links
 from partlabel.learning import losses
+from partlabel.learning.checks import changed_settings, refuse_idle, warn_of_positives_only
 from partlabel.learning.cooccurrence import (
     LabelGraph,
     cooccurrence_graph,
     given_graph,
     identity_graph,
 )
+from partlabel.learning.extensions import Artifacts, FollowsStages, HasArtifacts, UsesSide
 from partlabel.learning.label_graph import LearnedGraph
-from partlabel.learning.method import Method, Stage, Task, refuse_idle, warmed
-from partlabel.learning.methods.bce import warn_of_positives_only
+from partlabel.learning.method import Figure, Stage, Task, warm_up_stages
 from partlabel.learning.recent import Recent
 from partlabel.learning.similarity import Neighbours, pursue
 from partlabel.learning.snapshot import Snapshot
 from partlabel.models import Classifier
 
 
-class InteractiveLearning(Method):
+class InteractiveLearning(FollowsStages, UsesSide, HasArtifacts):
     """Labels and features of an image should be sums of those of a few similar images (IMCL) [1].
 
     After a warm-up on known labels alone, each step first finds for each image the few others of
@@ -65,7 +66,7 @@ class InteractiveLearning(Method):
             for frozen features, with a weight decay.
     """
 
-    uses_side = True
+    files = ("graph",)
 
     def __init__(
         self,
@@ -85,28 +86,19 @@ class InteractiveLearning(Method):
         warmup: Epochs | None = None,
         solve: bool = False,
     ) -> None:
+        changed = changed_settings(InteractiveLearning, locals())
+        any_lambda = lambda_y + lambda_f > 0
+        searched = ("k", "images", "gradient", "dictionary")
+        refuse_idle(
+            "lambda_y", lambda_y > 0, changed, "graph", "k_a", "graph_lr", "negative_scale", "a"
+        )
+        refuse_idle("lambda_y or lambda_f", any_lambda, changed, *searched)
+        refuse_idle("lambda_f", lambda_f > 0, changed, "features")
+        refuse_idle("graph=cooccurrence", graph == "cooccurrence", changed, "k_a")
+        refuse_idle("a graph_lr", graph_lr > 0, changed, "graph_steps")
+        refuse_idle("a warmup", warmup != 0, changed, "solve")
         super().__init__()
-        refuse_idle(
-            "lambda_y",
-            lambda_y > 0,
-            graph=graph != "cooccurrence",
-            k_a=k_a != 50,
-            graph_lr=graph_lr != 0.01,
-            negative_scale=negative_scale != 0.5,
-            a=a != 10,
-        )
-        refuse_idle(
-            "lambda_y or lambda_f",
-            lambda_y + lambda_f > 0,
-            k=k != 5,
-            images=images != "learned",
-            gradient=gradient != "neighbours",
-            dictionary=dictionary > 0,
-        )
-        refuse_idle("lambda_f", lambda_f > 0, features=features != "unit")
-        refuse_idle("graph=cooccurrence", graph == "cooccurrence", k_a=k_a != 50)
-        refuse_idle("a graph_lr", graph_lr > 0, graph_steps=graph_steps != 1)
-        refuse_idle("a warmup", warmup != 0, solve=solve)
+        self.changed = changed
         self.lambda_y, self.lambda_f, self.k = lambda_y, lambda_f, k
         self.linking, self.k_a, self.graph_lr, self.graph_steps = graph, k_a, graph_lr, graph_steps
         self.negative_scale, self.a, self.warmup, self.solve = negative_scale, a, warmup, solve
@@ -121,12 +113,12 @@ class InteractiveLearning(Method):
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """Known labels alone, then with similar images."""
-        return warmed(self.warmup, epochs, patience, solve=self.solve)
+        return warm_up_stages(self.warmup, epochs, patience, solve=self.solve)
 
     def prepare(self, task: Task) -> None:
         """Count which labels come together."""
         warn_of_positives_only(task.labels, "imcl")
-        refuse_idle("--side", task.side is not None, a=self.a != 10)
+        refuse_idle("--side", task.side is not None, self.changed, "a")
         self.graph = LearnedGraph(self.links(task))
         self.learns_graph = self.lambda_y * self.graph_lr > 0 and self.graph.linked.shape[1] > 1
         self.side = task.side
@@ -149,6 +141,15 @@ class InteractiveLearning(Method):
         self.stage = stage
         if stage == self.last and self.snapshot is not None:
             self.snapshot.take(model)
+
+    def figures(self) -> dict[str, Figure]:
+        """Three costs, and the number of similar images per image."""
+        costs = dict.fromkeys(("known", "labels", "features"), Figure.COST)
+        return super().figures() | costs | {"similar": Figure.COUNT}
+
+    def artifacts(self) -> Artifacts:
+        """The label graph."""
+        return Artifacts(label_graph=self.graph)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on known labels, and how far images are from similar ones (Eq. 1)."""

@@ -14,13 +14,14 @@ from partlabel.base.errors import InputError
 from partlabel.base.ranges import Count, Dropout, Epochs, Rate, Size, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.method import Method, OnLogits, Predict, Stage, Task, refuse_idle
+from partlabel.learning.checks import changed_settings, refuse_idle, refuse_patience
+from partlabel.learning.extensions import Artifacts, FollowsStages, HasArtifacts
+from partlabel.learning.method import Figure, OnLogits, Predict, Stage, Task
 from partlabel.learning.methods.assume_negative import AssumeNegative
 from partlabel.learning.methods.em import Alpha, EntropyMaximization
 from partlabel.learning.methods.em_apl import EmApl
 from partlabel.learning.methods.role import count_positives
 from partlabel.learning.pseudo_labels.diary import Diary
-from partlabel.learning.pseudo_labels.state import refuse_patience
 from partlabel.learning.queue import EmbeddingQueue
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder
@@ -36,7 +37,7 @@ _SAY = (
 )
 
 
-class LabelAwareConsistency(Method):
+class LabelAwareConsistency(FollowsStages, HasArtifacts):
     """Each class of each image has an embedding; those of present classes flock together (LAC) [1].
 
     In the first stage unknown labels cost what ``base`` says, and the weak view of a picture also
@@ -99,28 +100,16 @@ class LabelAwareConsistency(Method):
         width: Size = 256,
         dropout: Dropout = 0.1,
     ) -> None:
+        changed = changed_settings(LabelAwareConsistency, locals())
+        contrasts, consistent = lambda_lac > 0, lambda_plc + lambda_lac > 0
+        early = lambda_plc > 0 or (contrasts and stages == 1)
+        refuse_idle("lambda_lac", contrasts, changed, "tau", "queue", "stages", "denominator")
+        refuse_idle("lambda_plc, or lambda_lac and stages=1", early, changed, "delta")
+        refuse_idle("lambda_plc or lambda_lac", consistent, changed, "expected")
+        refuse_idle("a second stage", stages == 2 and contrasts, changed, "delta2")
+        refuse_idle("base=em or em-apl", base != "an", changed, "alpha", "expected")
+        refuse_idle("base=em-apl", base == "em-apl", changed, "beta", "warmup")
         super().__init__()
-        refuse_idle(
-            "lambda_lac",
-            lambda_lac > 0,
-            tau=tau != 0.5,
-            queue=queue != 512,
-            stages=stages != 2,
-            denominator=denominator != "all",
-        )
-        refuse_idle(
-            "lambda_plc, or lambda_lac and stages=1",
-            lambda_plc > 0 or (lambda_lac > 0 and stages == 1),
-            delta=delta != 0.6,
-        )
-        refuse_idle(
-            "lambda_plc or lambda_lac", lambda_plc + lambda_lac > 0, expected=expected is not None
-        )
-        refuse_idle("a second stage", stages == 2 and lambda_lac > 0, delta2=delta2 != 0.9)
-        refuse_idle(
-            "base=em or em-apl", base != "an", alpha=alpha != 0.1, expected=expected is not None
-        )
-        refuse_idle("base=em-apl", base == "em-apl", beta=beta != 0.02, warmup=warmup != 5)
         self.deltas, self.lambda_plc, self.lambda_lac = (delta, delta2), lambda_plc, lambda_lac
         self.tau, self.denominator, self.number = tau, denominator, stages if lambda_lac else 1
         self.base: OnLogits = AssumeNegative()
@@ -129,7 +118,6 @@ class LabelAwareConsistency(Method):
             self.base = EntropyMaximization(alpha)
         elif base == "em-apl":
             self.base = EmApl(alpha, beta, warmup=warmup)
-            self.pseudo = self.base.pseudo  # where reports look for it
         self.expected, self.width, self.dropout = expected, width, dropout
         self.register_buffer("owed", torch.zeros(()))  # labels to be believed yet
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
@@ -179,6 +167,16 @@ class LabelAwareConsistency(Method):
         """Let the base loss relabel, if it does."""
         self.diary.turn(epoch)
         return self.base.before_epoch(epoch, predict)
+
+    def figures(self) -> dict[str, Figure]:
+        """Three costs, and the number of labels per image that are believed to be present."""
+        costs = dict.fromkeys(("base", "plc", "lac"), Figure.COST)
+        return self.base.figures() | costs | {"believed": Figure.COUNT}
+
+    def artifacts(self) -> Artifacts:
+        """Labels believed to be present, and the pseudo-labels of the base, if it gives any."""
+        pseudo = self.base.pseudo if isinstance(self.base, EmApl) else None
+        return Artifacts(pseudo, self.diary)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """The base loss on the weak view, PLC on the strong one, LAC between all embeddings."""

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
+from partlabel.learning.checks import warn_of_positives_only
 from partlabel.learning.method import Method, Task
-from partlabel.learning.methods.bce import warn_of_positives_only
 from partlabel.models import Classifier
 from partlabel.models.heads import Relevance
 from partlabel.models.heads.relevance import Shown

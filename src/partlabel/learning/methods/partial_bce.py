@@ -13,14 +13,19 @@ from partlabel.base.errors import InputError
 from partlabel.base.ranges import Dropout, Finite, Rate, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.method import Method, OnLogits, Predict, Stage, Task, refuse_idle
-from partlabel.learning.methods.bce import warn_of_positives_only
+from partlabel.learning.checks import (
+    changed_settings,
+    refuse_idle,
+    refuse_patience,
+    warn_of_positives_only,
+)
+from partlabel.learning.extensions import Artifacts, ChangesHead, HasArtifacts, HasMembers
+from partlabel.learning.method import Figure, Method, OnLogits, Predict, Stage, Task
 from partlabel.learning.pseudo_labels.curriculum import Borrowed, Curriculum, Strategy, Uncertainty
-from partlabel.learning.pseudo_labels.state import refuse_patience
 from partlabel.models.heads import GraphRefiner, Refined
 
 
-class PartialBce(OnLogits):
+class PartialBce(OnLogits, ChangesHead, HasMembers, HasArtifacts):
     """Cross-entropy on known labels, weighted by how much of an image is known [1].
 
     Images of which little is known weigh more, so that a learning rate that suits full labels suits
@@ -65,27 +70,27 @@ class PartialBce(OnLogits):
         uncertainty: Uncertainty = "variance",
         dropout: Dropout | None = None,
     ) -> None:
+        changed = changed_settings(PartialBce, locals())
         super().__init__()
         if g is not None:
-            if (alpha, beta) != (-4.45, 5.45):
+            if changed & {"alpha", "beta"}:
                 raise InputError("g stands for alpha and beta; set it, or them")
             if gamma == 0:
                 raise InputError("gamma = 0: with it g(0.1) is g(1), so g has no meaning")
             alpha, beta = losses.partial_weight(g, gamma=gamma)
         self.weight = alpha, beta, gamma
-        refuse_idle("gnn=true", gnn, steps=steps != 3, hidden=hidden is not None)
-        refuse_idle("curriculum=d", curriculum == "d", members=members != 3)
-        varied = {"passes": passes != 50, "uncertainty": uncertainty != "variance"}
-        refuse_idle("curriculum=e", curriculum == "e", **varied)
+        refuse_idle("gnn=true", gnn, changed, "steps", "hidden")
+        refuse_idle("curriculum=d", curriculum == "d", changed, "members")
+        refuse_idle("curriculum=e", curriculum == "e", changed, "passes", "uncertainty")
+        labelled = curriculum != "none"
+        refuse_idle("a curriculum", labelled, changed, "theta", "relabel_at", "redecide")
         self.gnn, self.steps, self.hidden = gnn, steps, hidden
         self.dropout = (0.2 if curriculum == "e" else 0.0) if dropout is None else dropout
         if curriculum == "e" and not self.dropout:
             raise InputError("dropout = 0: curriculum=e looks at how scores vary under dropout")
+        self.head_options = {"dropout": self.dropout} if self.dropout else {}
         self.pseudo: Curriculum | Borrowed | None = None
-        if curriculum == "none":
-            if theta is not None or relabel_at is not None or redecide:
-                raise InputError("theta, relabel_at and redecide need a curriculum, such as a or e")
-        else:
+        if curriculum != "none":
             self.pseudo = Curriculum(curriculum, theta, relabel_at, redecide, passes, uncertainty)
         if curriculum == "d":
             self.members = members
@@ -118,6 +123,18 @@ class PartialBce(OnLogits):
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """Give labels, if there is a curriculum and it is time."""
         return {} if self.pseudo is None else self.pseudo.before_epoch(epoch, predict)
+
+    def figures(self) -> dict[str, Figure]:
+        """With a curriculum, what each round gave and what share of labels there is now."""
+        return super().figures() | {"pseudo_labels": Figure.COUNT, "label_share": Figure.SHARE}
+
+    def is_settled(self, epoch: int) -> bool:
+        """Once the curriculum has given its last labels."""
+        return not isinstance(self.pseudo, Curriculum) or epoch + 1 >= self.pseudo.epochs[-1]
+
+    def artifacts(self) -> Artifacts:
+        """The labels of the curriculum."""
+        return Artifacts(self.pseudo if isinstance(self.pseudo, Curriculum) else None)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.partial_bce`; weak labels count as known ones."""

@@ -18,12 +18,13 @@ from partlabel.labels import LabelTable
 from partlabel.labels.formats.vectors import read_vectors
 from partlabel.learning import losses
 from partlabel.learning.cooccurrence import label_vectors
-from partlabel.learning.method import OnLogits, Stage, Task, warmed
+from partlabel.learning.extensions import FollowsStages
+from partlabel.learning.method import OnLogits, Stage, Task, warm_up_stages
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelVectors
 
 
-class Lsep(OnLogits):
+class Lsep(OnLogits, FollowsStages):
     """Labels known to be present should score higher than those known to be absent (LSEP) [1].
 
     Ranks the labels of an image, not the images of a class: so it begins with cross-entropy. Needs
@@ -44,7 +45,7 @@ class Lsep(OnLogits):
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """Cross-entropy, then ranks."""
-        return warmed(self.warmup, epochs, patience)
+        return warm_up_stages(self.warmup, epochs, patience)
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
         """Ranks count from the second stage on."""
@@ -57,7 +58,7 @@ class Lsep(OnLogits):
         return losses.lsep(logits, batch.labels)
 
 
-class Wsabie(OnLogits):
+class Wsabie(OnLogits, FollowsStages):
     """Pictures and labels become vectors; the product with a present label must be larger [2].
 
     Needs labels that are known to be absent.
@@ -70,6 +71,7 @@ class Wsabie(OnLogits):
     """
 
     name: ClassVar[str] = "wsabie"
+    files = ("vectors",)
     in_one_batch = False  # ranks change by leaps
 
     def __init__(self, width: Size = 50, vectors: str = "cooccurrence", margin: Rate = 1.0) -> None:

@@ -16,6 +16,7 @@ from partlabel.base.ranges import Epochs, Rate
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
+from partlabel.learning.extensions import EstimatesLabels, HasOwnRates
 from partlabel.learning.method import OnLogits, Stage, Task
 
 _UNSURE, _SURE = 0.6, 0.995  # the estimator's first guesses: unknown within .4 to .6, known at .995
@@ -43,7 +44,7 @@ class ExpectedPositive(OnLogits):
         return losses.expected_positive(logits, batch.labels, expected=self.positives)
 
 
-class Role(ExpectedPositive):
+class Role(ExpectedPositive, HasOwnRates, EstimatesLabels):
     """A classifier and an estimator of all training labels teach each other (ROLE) [1].
 
     The estimator is a logit for each cell of the training table: N x C parameters.

@@ -18,8 +18,9 @@ from partlabel.base.numerics import widest
 from partlabel.base.ranges import Epochs, Share, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
+from partlabel.learning.checks import warn_of_positives_only
+from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.method import OnLogits, Predict, Stage, Task
-from partlabel.learning.methods.bce import warn_of_positives_only
 from partlabel.models import Classifier
 
 
@@ -59,6 +60,10 @@ class SelfPaced(OnLogits):
         self.correct.fill_(epoch >= self.start)
         return {}
 
+    def is_settled(self, epoch: int) -> bool:
+        """Never: which unknown labels count as present depends on the scores."""
+        return False
+
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.splc`."""
         return losses.splc(
@@ -71,7 +76,7 @@ class SelfPaced(OnLogits):
         )
 
 
-class ClassAwareSelective(OnLogits):
+class ClassAwareSelective(OnLogits, FollowsStages):
     """Unknown labels count as absent but for likely ones and those of frequent classes (CSL) [2].
 
     How frequent a class is says a first model, trained on known labels alone: the mean of its

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from partlabel.base.ranges import Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.method import Method, Predict, Task, refuse_idle
-from partlabel.learning.methods.bce import warn_of_positives_only
+from partlabel.learning.checks import changed_settings, refuse_idle, warn_of_positives_only
+from partlabel.learning.extensions import Artifacts, HasArtifacts
+from partlabel.learning.method import Figure, Predict, Task
 from partlabel.learning.pseudo_labels.diary import Diary
 from partlabel.models import Classifier
 from partlabel.models.heads import Saliency, saliency_pool
@@ -21,7 +22,7 @@ from partlabel.models.heads import Saliency, saliency_pool
 Consistency = Literal["none", "pl", "plain", "saliency"]
 
 
-class SaliencyRegularization(Method):
+class SaliencyRegularization(HasArtifacts):
     """The highest places of class maps count twice; a weak view teaches a strong one (SR) [1].
 
     For known labels of both signs. Each row of the paper's ablation is a setting:
@@ -54,11 +55,11 @@ class SaliencyRegularization(Method):
         normalize: losses.Normalize = "batch",
         predict: Literal["p_hat", "p"] = "p_hat",
     ) -> None:
+        changed = changed_settings(SaliencyRegularization, locals())
+        refuse_idle("saliency=true", saliency, changed, "alpha")
+        refuse_idle("saliency=true and an alpha", saliency and alpha > 0, changed, "k", "predict")
+        refuse_idle("a consistency", consistency != "none", changed, "tau")
         super().__init__()
-        refuse_idle("saliency=true", saliency, alpha=alpha != 0.5)
-        shown = predict != "p_hat"
-        refuse_idle("saliency=true and an alpha", saliency and alpha > 0, k=k != 5, predict=shown)
-        refuse_idle("a consistency", consistency != "none", tau=tau != 0.6)
         self.alpha, self.k, self.tau = (alpha if saliency else 0.0), k, tau
         self.consistency, self.normalize, self.salient = consistency, normalize, predict == "p_hat"
         if consistency in ("plain", "saliency"):
@@ -78,6 +79,15 @@ class SaliencyRegularization(Method):
         """Begin a page of the diary."""
         self.diary.turn(epoch)
         return {}
+
+    def figures(self) -> dict[str, Figure]:
+        """Two costs, and the share of unknown labels that the weak view decides."""
+        costs = dict.fromkeys(("known", "unknown"), Figure.COST)
+        return super().figures() | costs | {"sure": Figure.SHARE}
+
+    def artifacts(self) -> Artifacts:
+        """Unknown labels that counted as present."""
+        return Artifacts(diary=self.diary)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """Known labels in all views, and what the weak view is sure of."""

@@ -1,4 +1,4 @@
-"""The labels that a method gives itself, in rounds."""
+"""The pseudo-labels of a method: a part that a method holds, saved with it."""
 
 import shutil
 from pathlib import Path
@@ -7,19 +7,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partlabel.base.errors import FileError, InputError
+from partlabel.base.errors import FileError
+from partlabel.labels import LabelTable
 from partlabel.learning.method import Task
-from partlabel.learning.pseudo_labels import LabelMemory, Round
+from partlabel.learning.pseudo_labels.memory import LabelMemory, Tally
+from partlabel.learning.pseudo_labels.round import Round
 
 
 class PseudoLabels(nn.Module):
-    """Labels for unknown cells, on disk, and how many rounds of them count.
+    """Labels for unknown cells, given in rounds and stored on disk.
 
-    A method that gives itself labels has one of these as ``pseudo``; reports look for it there.
+    The checkpoint only holds the number of completed rounds.
 
     Args:
-        redecide: each round begins with all unknown cells again, instead of those still unknown.
-            It then has a memory of its own, so that a training that was stopped can go back to the
+        redecide: each round decides all unknown cells again, instead of those still unknown. Each
+            round then has files of its own, so that a training that was stopped can go back to the
             round before.
     """
 
@@ -31,22 +33,22 @@ class PseudoLabels(nn.Module):
         self.register_buffer("round", torch.zeros((), dtype=torch.int64))
 
     def prepare(self, task: Task) -> None:
-        """Look at the labels; a memory is made when it is needed."""
+        """Remember the labels; files are made when they are needed."""
         self.task = task
         self.memories: dict[int, LabelMemory] = {}
 
     def recall(self, number: int) -> LabelMemory:
-        """The memory of a round that was completed; it must be there."""
+        """The labels of a completed round; they must be there."""
         return self._open(number, new=False)
 
     def begin(self, number: int) -> Round:
-        """Begin a round, from 1 on."""
+        """Begin a round, counted from 1."""
         return Round(self._open(number, new=number == 1 or self.redecide), number)
 
     def complete(self, number: int) -> None:
-        """A round is over: from now on its labels count.
+        """End a round: its labels count from now on.
 
-        The trainer saved before the round, so a stop now goes back to the round before at most.
+        The trainer saves before a round, so a stop now goes back to the round before at most.
         """
         self.round.fill_(number)
         if self.redecide and self.task.folder is not None:
@@ -54,38 +56,40 @@ class PseudoLabels(nn.Module):
             shutil.rmtree(self.task.folder / f"memory-{number - 2}", ignore_errors=True)
 
     def read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Labels [B, C] in {-1, 0, 1} of these images, 0 for none, and their values."""
+        """The labels [B, C] of these images in {-1, 0, 1}, 0 for none, and their soft values."""
         number = int(self.round)
-        found = self.recall(number).read(np.asarray(rows.cpu()), number)
-        signs, values = (torch.from_numpy(part).to(rows.device) for part in found)
+        arrays = self.recall(number).read(np.asarray(rows.cpu()), number)
+        signs, values = (torch.from_numpy(array).to(rows.device) for array in arrays)
         return signs, values
 
+    def tally(self, truth: LabelTable | None) -> Tally:
+        """Count the labels of completed rounds, and how many are correct if the truth is given.
+
+        With ``redecide`` only the last round counts.
+        """
+        number = int(self.round)
+        folder = self._folder(number)
+        if number and folder is not None and LabelMemory.is_in(folder):
+            memory = LabelMemory.open(folder)
+            if (memory.images, memory.classes) != self.task.labels.shape:
+                raise FileError(folder, "holds pseudo-labels of other labels than the run's")
+        else:
+            memory = LabelMemory(self.task.labels) if not number else self.recall(number)
+        tally = memory.tally(number, truth)
+        return tally.of_rounds(slice(number - 1, None)) if self.redecide and number else tally
+
+    def _folder(self, number: int) -> Path | None:
+        if self.task.folder is None:
+            return None
+        return self.task.folder / (f"memory-{number}" if self.redecide else "memory")
+
     def _open(self, number: int, *, new: bool) -> LabelMemory:
-        at = number if self.redecide else 0
-        if at not in self.memories:
-            folder = self.task.folder
-            if folder is not None:
-                folder = folder / (f"memory-{number}" if self.redecide else "memory")
+        slot = number if self.redecide else 0
+        if slot not in self.memories:
+            folder = self._folder(number)
             if not new and (folder is None or not LabelMemory.is_in(folder)):
                 raise FileError(
                     folder or "memory", "the run's pseudo-labels are missing; train again"
                 )
-            self.memories[at] = LabelMemory(self.task.labels, folder)
-        return self.memories[at]
-
-
-def refuse_patience(patience: int | None) -> None:
-    """A training that may end early may end before all labels are given."""
-    if patience is not None:
-        raise InputError(
-            "--patience could end the training before all pseudo-labels are given; leave it out, "
-            "and set --epochs"
-        )
-
-
-def find_memory(folder: Path, completed: int) -> Path | None:
-    """Where a run keeps the labels that its method gave itself, if it did."""
-    for name in (f"memory-{completed}", "memory"):
-        if LabelMemory.is_in(folder / name):
-            return folder / name
-    return None
+            self.memories[slot] = LabelMemory(self.task.labels, folder)
+        return self.memories[slot]

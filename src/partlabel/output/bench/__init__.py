@@ -9,11 +9,15 @@ import hashlib
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
+from partlabel.base.tables import html_table
+from partlabel.base.terminal import say
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import simulate
 from partlabel.output.bench.curves import draw_curves
@@ -31,19 +35,34 @@ from partlabel.output.bench.spec import (
 )
 from partlabel.output.bench.tables import Tables, tables
 
-__all__ = ["Spec", "read_spec", "run", "tables", "tables_of"]
+__all__ = ["Benchmark", "Spec", "read_spec", "run_spec", "tables"]
 
 
-def run(
+@dataclass(frozen=True)
+class Benchmark:
+    """The results of a comparison, one per training, and tables of them."""
+
+    results: list[Result]
+    tables: Tables
+
+    def __str__(self) -> str:
+        return self.tables.markdown()
+
+    def _repr_html_(self) -> str:
+        sheets = "".join(html_table(sheet.header, sheet.rows) for sheet in self.tables.sheets)
+        return sheets + "".join(f"<p>{escape(note)}</p>" for note in self.tables.notes)
+
+
+def run_spec(
     spec: Spec,
     out: Path,
     jobs: int = 1,
     cache: str | os.PathLike[str] | None = None,
-    told: Callable[[str], object] = print,
-) -> list[Result]:
-    """Train and test every cell that is not done yet; returns the results and writes them down."""
+    say: Callable[[str], object] = say,
+) -> Benchmark:
+    """Train and test every cell that is not done yet, and write the results to ``out``."""
     out.mkdir(parents=True, exist_ok=True)
-    combos, terms = list(combinations(spec)), _terms(spec, told)
+    combos, terms = list(combinations(spec)), _terms(spec, say)
     tuned: dict[tuple[str, str, float | None], dict[str, Any]] = {}
 
     def cell(entry: Entry, strategy: str, proportion: float | None, seed: int, choice: Any) -> Cell:
@@ -57,9 +76,9 @@ def run(
         for choice in (tried if len(tried) > 1 else [])
     ]
     if trials:
-        told(f"choosing settings: {len(trials)} trainings")
+        say(f"choosing settings: {len(trials)} trainings")
         order = {trial.name: number for number, trial in enumerate(trials)}
-        tried = list(run_cells(spec, trials, out, jobs, cache, told))
+        tried = list(run_cells(spec, trials, out, jobs, cache, say))
         for result in sorted(tried, key=lambda result: order[result["cell"]]):
             _keep_better(tuned, result)
     cells = []
@@ -67,19 +86,19 @@ def run(
         first, *more = choices(spec, entry)
         best = tuned.get((entry.name, strategy, proportion), {}).get("chosen")
         if more and best is None:
-            told(f"  {entry.name}: no trial gave a validation mAP; it is trained as it is")
+            say(f"  {entry.name}: no trial gave a validation mAP; it is trained as it is")
         for edge in at_the_edge(spec, entry, best) if more and best else []:
             where = strategy if proportion is None else f"{strategy} {proportion:.0%}"
-            told(f"  {entry.name}, {where}: {edge}; beyond it may be better")
+            say(f"  {entry.name}, {where}: {edge}; beyond it may be better")
         choice = (best or {}) if more else first
         cells += [cell(entry, strategy, proportion, seed, choice) for seed in spec.seeds]
-    told(f"comparing: {len(cells)} trainings")
-    results = list(run_cells(spec, cells, out, jobs, cache, told, test=True))
+    say(f"comparing: {len(cells)} trainings")
+    results = list(run_cells(spec, cells, out, jobs, cache, say, test=True))
     order = {one.name: number for number, one in enumerate(cells)}
     results.sort(key=lambda result: order[result["cell"]])
     write_results(out / "results.csv", results)
-    shown = tables_of(spec, results)
-    for name, text in (("table.md", shown.markdown()), ("table.tex", shown.latex())):
+    summary = tables(results, spec.figures, spec.baseline, spec.ceiling)
+    for name, text in (("table.md", summary.markdown()), ("table.tex", summary.latex())):
         with atomic_file(out / name) as stream:
             stream.write(text.encode())
     picture = draw_curves(results)
@@ -88,15 +107,10 @@ def run(
             stream.write(picture.encode())
     else:
         (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
-    return results
+    return Benchmark(results, summary)
 
 
-def tables_of(spec: Spec, results: list[Result]) -> Tables:
-    """The tables that a spec asks for."""
-    return tables(results, spec.figures, spec.baseline, spec.ceiling)
-
-
-def _terms(spec: Spec, told: Callable[[str], object]) -> tuple[str, ...]:
+def _terms(spec: Spec, say: Callable[[str], object]) -> tuple[str, ...]:
     """Check what can be checked before the first training, and note what results depend on."""
     table = read_table(spec)
     for name in (spec.split, spec.test_split):
@@ -108,7 +122,7 @@ def _terms(spec: Spec, told: Callable[[str], object]) -> tuple[str, ...]:
         )
     known = table.split(spec.split).known
     if known < 1:
-        told(f"{known:.1%} of the labels to train on are known; figures are over known ones alone")
+        say(f"{known:.1%} of the training labels are known; figures are over known labels only")
     ImageFiles(spec.images)
     words = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
     labels = hashlib.blake2b(words + table.dense().tobytes(), digest_size=8).hexdigest()

@@ -19,13 +19,13 @@ import torch
 
 from partlabel.base.files import atomic_file
 from partlabel.judging.pseudo_label_rates import judge
-from partlabel.judging.scoring import evaluate
+from partlabel.judging.scoring import evaluate_run
 from partlabel.labels import LabelTable, simulate
 from partlabel.metrics import by_annotations
 from partlabel.output.bench.results import Result
 from partlabel.output.bench.spec import FULL, Spec, read_table
 from partlabel.training.run import Run
-from partlabel.training.train import task_of, train
+from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError
 
 
@@ -180,9 +180,9 @@ def _run_cell(
             **label_shares(labels, table, spec.split),
         }
         if test:
-            found = evaluate(done, table.split(spec.test_split), spec.images, cache=cache)
-            groups = by_annotations(found, task_of(done).labels)
-            figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)} | dict(found)
+            tested = evaluate_run(done, table.split(spec.test_split))
+            groups = by_annotations(tested, done.selection.training)
+            figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)} | dict(tested)
             figures |= judge(done, table)
     except InterruptedTrainingError:
         raise

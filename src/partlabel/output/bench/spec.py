@@ -15,7 +15,7 @@ from partlabel.labels import LabelTable, simulate
 from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import METHODS
 from partlabel.output.bench.tables import FIGURES
-from partlabel.training.settings import make_settings
+from partlabel.training.arguments import make_settings
 
 FULL = "full"  # the strategy that hides nothing
 _TEST = 0.2  # share of the images that are tested on, where a table has no splits

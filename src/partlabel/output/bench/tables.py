@@ -20,6 +20,22 @@ FIGURES = (
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """What the numbers of a table are compared with.
+
+    Args:
+        title: added to the name of the figure; empty for the figures themselves.
+        signed: whether the numbers are differences, which have a sign and can be tested.
+    """
+
+    title: str = ""
+    signed: bool = False
+
+
+PLAIN = Comparison()
+
+
+@dataclass(frozen=True)
 class Tables:
     """What results say: tables, and remarks beneath them."""
 
@@ -55,8 +71,8 @@ def tables(
     one = len(figures or ()) > 1 and len(set(map(_labels, results))) == 1
     columns = list(dict.fromkeys(map(_labels, results)))
 
-    def sheet(some: list[Result], names: Sequence[str], about: str = "") -> Sheet:
-        return _sheet(some, names, columns, across=one, about=about)
+    def sheet(some: list[Result], names: Sequence[str], kind: Comparison = PLAIN) -> Sheet:
+        return _sheet(some, names, columns, across=one, kind=kind)
 
     shown = []
     for group in [figures or ()] if one else [[name] for name in figures or _usual(results)]:
@@ -66,11 +82,11 @@ def tables(
             continue
         here = _concerned(results, shares)
         gaps = differences(here, baseline, shares)
-        shown.append(sheet(gaps, shares, f", difference to {baseline}"))
+        shown.append(sheet(gaps, shares, Comparison(f"difference to {baseline}", signed=True)))
         if ceiling is not None:
             closed = gap_closed(here, baseline, ceiling, shares)
-            about = f", % of the gap from {baseline} to {ceiling}"
-            shown.append(sheet(closed, shares, about))
+            kind = Comparison(f"% of the gap from {baseline} to {ceiling}")
+            shown.append(sheet(closed, shares, kind))
     return Tables([made for made in shown if made.rows], _notes(results, figures or ()))
 
 
@@ -157,7 +173,12 @@ def _concerned(results: list[Result], figures: Sequence[str]) -> list[Result]:
 
 
 def _sheet(
-    results: list[Result], figures: Sequence[str], order: list[str], *, across: bool, about: str
+    results: list[Result],
+    figures: Sequence[str],
+    order: list[str],
+    *,
+    across: bool,
+    kind: Comparison,
 ) -> Sheet:
     """One figure with labels across, in this order, or figures across; empty without results."""
     there = set(map(_labels, results))
@@ -168,7 +189,6 @@ def _sheet(
         corner, columns = labels[0], {name: (labels[0], name) for name in figures}
     else:
         corner, columns = figures[0], {name: (name, figures[0]) for name in labels}
-    compared = "difference" in about
     rows, means = [], []
     for method in dict.fromkeys(result["method"] for result in results):
         own = [result for result in results if result["method"] == method]
@@ -176,10 +196,11 @@ def _sheet(
             ([result for result in own if _labels(result) == on], figure)
             for on, figure in columns.values()
         ]
-        rows.append([method, *(_word(*cell, signed=compared) for cell in cells)])
+        rows.append([method, *(_word(*cell, signed=kind.signed) for cell in cells)])
         means.append([_mean(*cell) for cell in cells])
-    best = set() if about else _best(means, list(columns.values()))
-    return Sheet([corner + about, *columns], rows, best)
+    best = set() if kind.title else _best(means, list(columns.values()))
+    title = f"{corner}, {kind.title}" if kind.title else corner
+    return Sheet([title, *columns], rows, best)
 
 
 def _best(means: list[list[float]], columns: list[tuple[str, str]]) -> set[tuple[int, int]]:

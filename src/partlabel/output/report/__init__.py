@@ -1,6 +1,5 @@
 """A run as one self-contained HTML file, for people who would rather look than read."""
 
-import os
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -34,14 +33,12 @@ from partlabel.output.report.parts import percent
 from partlabel.output.report.sample import Sample, take_sample
 from partlabel.output.report.trust import trust
 from partlabel.training.run import Record, Run
-from partlabel.training.selection import choose_rows
 
 _SAMPLES, _MOST_OPEN = 18, 4
 
 
-def build(
+def build_report(
     run: Run,
-    cache: str | os.PathLike[str] | None = None,
     *,
     truth: LabelTable | None = None,
     baseline: Run | None = None,
@@ -53,7 +50,6 @@ def build(
 
     Args:
         run: a finished run.
-        cache: where features are kept.
         truth: true labels of the run's images, to show what became of unknown ones.
         baseline: a run on the same labels to compare with.
         boxes: where objects are, to see whether the highest places of class maps lie on them.
@@ -61,12 +57,13 @@ def build(
         precision: that ``complete`` is to promise.
     """
     check_precision(precision)
-    sample = take_sample(run, cache, truth, baseline)
+    sample = take_sample(run, truth, baseline)
+    artifacts = run.artifacts()
     settings, record = run.settings, run.record
-    result = evaluate(sample.run.val, sample.val_labels)
+    result = evaluate(sample.ours.val, sample.val_labels)
     assessment = _assess(sample, precision)
-    games = {} if boxes is None else pointing_game(sample, boxes, cache)
-    surveyed = {s.name: survey(s.run, s.name, cache) for s in sample.runs if landscape}
+    games = {} if boxes is None else pointing_game(sample, boxes)
+    surveyed = {s.name: survey(s.run, s.name) for s in sample.runs if landscape}
     page = _template().render(
         title=run.folder.resolve().name,
         subtitle=_subtitle(sample),
@@ -76,25 +73,25 @@ def build(
         after_curves=parts.known_positives(sample),
         classes=_class_rows(record.classes, result),
         precision_recall=precision_recall(
-            sample.run.val, sample.val_labels, record.classes, result.per_class.AP
+            sample.ours.val, sample.val_labels, record.classes, result.per_class.AP
         ),
         after_classes=[*parts.groups(sample, result), *parts.gains(sample, result)],
         histogram=score_histogram(
-            (sample.run.train, sample.labels), (sample.run.val, sample.val_labels)
+            (sample.ours.train, sample.labels), (sample.ours.val, sample.val_labels)
         ),
         histogram_about=_about_histogram(sample),
         after_scores=[
             *trust(assessment, sample.classes, _why_nothing(run, precision)),
             *parts.unknown_labels(sample),
             *parts.pseudo_labels(sample),
-            *beliefs(sample),
-            *label_links(sample),
+            *beliefs(sample, artifacts.diary),
+            *label_links(sample, artifacts.label_graph),
             *parts.own_estimates(sample),
             *parts.landscapes(surveyed),
         ],
-        looks=looks(sample, assessment, cache),
+        looks=looks(sample, assessment),
         looks_about=about_looks(sample),
-        after_looks=[*parts.pointing(games, sample.classes), *label_embeddings(sample, cache)],
+        after_looks=[*parts.pointing(games, sample.classes), *label_embeddings(sample)],
         samples=_samples(sample, assessment),
         settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],
     )
@@ -105,20 +102,19 @@ def build(
 
 
 def _assess(sample: Sample, precision: float) -> Assessment:
-    validated = np.arange(len(sample.rows), len(sample.looked_at))
+    validated = np.arange(len(sample.rows), len(sample.shown))
     return assess(
         sample.training,
-        (sample.looked_at.subset(validated), sample.run.val),
-        (sample.reserved, sample.run.reserved),
+        (sample.shown.subset(validated), sample.ours.val),
+        (sample.reserved, sample.ours.reserved),
         precision,
         None,
-        sample.run.run.settings.seed,
+        sample.ours.run.settings.seed,
     )
 
 
 def _why_nothing(run: Run, precision: float) -> str:
-    settings = run.settings
-    return why_nothing(choose_rows(run.labels, settings), settings.reserve, precision)
+    return why_nothing(run.selection, run.settings.reserve, precision)
 
 
 def _template() -> jinja2.Template:
@@ -127,7 +123,7 @@ def _template() -> jinja2.Template:
 
 
 def _subtitle(sample: Sample) -> str:
-    settings = sample.run.run.settings
+    settings = sample.ours.run.settings
     text = f"{settings.method} on {settings.backbone}, frozen: {settings.frozen}"
     if sample.baseline is None:
         return text
@@ -177,8 +173,8 @@ def _samples(sample: Sample, assessment: Assessment) -> list[dict[str, Any]]:
     number = len(sample.rows)
     at = np.linspace(0, number - 1, min(_SAMPLES, number)).astype(int)
     names = list(sample.training.ids.take(sample.rows[at]))
-    files = ImageFiles(sample.run.run.record.images).locate(names)
-    logits = assessment.calibration.logits(sample.run.train)
+    files = ImageFiles(sample.ours.run.images).locate(names)
+    logits = assessment.calibration.logits(sample.ours.train)
     samples, decided = [], assessment.promises.decide(logits)
     for row, name, path in zip(at.tolist(), names, files, strict=True):
         if path is not None:

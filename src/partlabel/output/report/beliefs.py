@@ -1,12 +1,10 @@
-"""Unknown labels that a method took for present while it trained, epoch by epoch."""
-
-import math
+"""Unknown labels that a method treated as present while it trained, epoch by epoch."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.labels import LabelTable
-from partlabel.learning.pseudo_labels.diary import read_diary
+from partlabel.learning.pseudo_labels.diary import Diary
 from partlabel.output.drawing import BLUE, GREEN, GREY, panels, styled, svg
 from partlabel.output.report.parts import Part
 from partlabel.output.report.sample import Sample
@@ -36,11 +34,9 @@ def judge_pages(
     return np.array(precision), np.array(recall)
 
 
-def beliefs(sample: Sample) -> list[Part]:
-    """How many labels were taken for present, and how many of these are."""
-    run, training = sample.run.run, sample.training
-    last = run.last_state()["method"].get("diary._extra_state")
-    pages = read_diary(run.folder, last, len(run.history()), math.prod(training.shape))
+def beliefs(sample: Sample, diary: Diary | None) -> list[Part]:
+    """How many labels were treated as present, and how many of these are present."""
+    pages = {} if diary is None else diary.pages(len(sample.ours.run.history()))
     if not any(map(len, pages.values())):
         return []
     caption = (
@@ -50,7 +46,7 @@ def beliefs(sample: Sample) -> list[Part]:
     if sample.truth is None:
         caption += "With --truth, this also shows how many of them are right."
         return [Part("What it taught itself", caption, _drawn(pages, {}))]
-    precision, recall = judge_pages(pages, training, sample.truth)
+    precision, recall = judge_pages(pages, sample.training, sample.truth)
     lines = {"precision": 100 * precision, "recall": 100 * recall}
     caption += (
         "Precision: how many of them are present. Recall: how many of the unknown labels that are "

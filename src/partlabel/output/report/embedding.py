@@ -8,7 +8,7 @@ from partlabel.base.errors import count
 from partlabel.labels import PRESENT
 from partlabel.models.heads import LabelDecoder
 from partlabel.output.drawing import panels, styled, svg
-from partlabel.output.report.looking import Cache, over_maps
+from partlabel.output.report.looking import over_maps
 from partlabel.output.report.parts import Part
 from partlabel.output.report.sample import Sample
 
@@ -34,14 +34,14 @@ def cohesion(points: Points, classes: NDArray[np.int64]) -> tuple[float, float]:
     return float(means[0]), float(means[1])
 
 
-def label_embeddings(sample: Sample, cache: Cache) -> list[Part]:
+def label_embeddings(sample: Sample) -> list[Part]:
     """A point for each present label of validation images, if the head embeds labels."""
-    run = sample.run.run
+    run = sample.ours.run
     model = run.classifier()
     head = model.head
     if not isinstance(head, LabelDecoder) or not run.stage_weights(1):
         return []
-    first = len(sample.looked_at) - len(sample.val_labels)
+    first = len(sample.shown) - len(sample.val_labels)
     rows = np.flatnonzero((sample.val_labels == PRESENT).any(axis=1))[:_IMAGES]
     image, column = np.nonzero(sample.val_labels[rows] == PRESENT)
     shown = np.argsort(-np.bincount(column, minlength=len(sample.classes)), kind="stable")
@@ -49,7 +49,7 @@ def label_embeddings(sample: Sample, cache: Cache) -> list[Part]:
     image, column = image[kept], column[kept].astype(np.int64)
     if len(image) < 3:
         return []
-    table = sample.looked_at.subset(first + rows)
+    table = sample.shown.subset(first + rows)
     moments = {
         "before the second stage": run.stage_weights(1),
         "at the end of the training": run.last_state()["model"],
@@ -57,7 +57,7 @@ def label_embeddings(sample: Sample, cache: Cache) -> list[Part]:
     clouds = {}
     for name, weights in moments.items():
         model.load_state_dict(weights, strict=False)
-        parts = [found.numpy() for _, found in over_maps(run, model, table, cache, head.embed)]
+        parts = [found.numpy() for _, found in over_maps(run, model, table, head.embed)]
         clouds[name] = np.concatenate(parts)[image, column].astype(np.float64)
     said = [
         f"{name} {same:.2f} within a class and {other:.2f} between classes"

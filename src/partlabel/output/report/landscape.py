@@ -3,7 +3,6 @@
 [1] Li et al., Visualizing the Loss Landscape of Neural Nets, NeurIPS 2018.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,14 +14,14 @@ from partlabel.base.randomness import key
 from partlabel.base.terminal import progress
 from partlabel.images.batches import Batch, in_batches
 from partlabel.images.views import seed_generator
-from partlabel.learning.methods import Method, Task
+from partlabel.learning.extensions import FollowsStages
+from partlabel.learning.methods import Method
 from partlabel.models import Classifier
 from partlabel.output.report.analysis import Numbers
 from partlabel.output.report.sample import draw
 from partlabel.training.inputs import make_inputs
 from partlabel.training.run import Run
 from partlabel.training.selection import locate_all
-from partlabel.training.train import task_of
 
 Direction = dict[str, Tensor]
 
@@ -126,15 +125,16 @@ def training_cost(model: Classifier, method: Method, batches: Sequence[Batch]) -
     return total / max(images, 1)
 
 
-def survey(run: Run, name: str, cache: str | os.PathLike[str] | None) -> Landscape:
+def survey(run: Run, name: str) -> Landscape:
     """Look around the weights with which a run ended, with its method as it was then."""
-    task = task_of(run)
-    model, method = run.classifier(), run.method(task)
+    model, method = run.classifier(), run.method()
     # not the kept weights: these two belong together, and a training ends in a minimum or nowhere
     model.load_state_dict(run.last_state()["model"], strict=False)
-    method.begin_stage(len(method.stages(run.settings.epochs, run.settings.patience)) - 1, model)
+    stages = method.stages(run.settings.epochs, run.settings.patience)
+    if isinstance(method, FollowsStages):
+        method.begin_stage(len(stages) - 1, model)
     model.eval()
-    batches = _batches(run, task, model, method, cache)
+    batches = _batches(run, model, method)
     ways = [directions(model, seed) for seed in (0, 1)]
     line = steps(_LINE)[:, None]
     square = np.stack(np.meshgrid(steps(_SIDE), steps(_SIDE), indexing="ij"), axis=-1)
@@ -154,14 +154,13 @@ def survey(run: Run, name: str, cache: str | os.PathLike[str] | None) -> Landsca
     return Landscape(on_line, on_square.reshape(_SIDE, _SIDE))
 
 
-def _batches(
-    run: Run, task: Task, model: Classifier, method: Method, cache: str | os.PathLike[str] | None
-) -> list[Batch]:
+def _batches(run: Run, model: Classifier, method: Method) -> list[Batch]:
     """Clean training pictures under the names of all views, the model as its own teacher."""
-    rows = draw(task.labels, _IMAGES)
-    part = task.labels.subset(rows)
-    paths = locate_all(part, run.record.images)
-    inputs = make_inputs(model, part, paths, run.settings, cache, lambda message: None)
+    training = run.selection.training
+    rows = draw(training, _IMAGES)
+    part = training.subset(rows)
+    paths = locate_all(part, run.images)
+    inputs = make_inputs(model, part, paths, run.settings, run.execution, lambda message: None)
     parts = in_batches(np.arange(len(part)), run.settings.batch)
     return [
         Batch(
@@ -170,6 +169,6 @@ def _batches(
             dict.fromkeys(method.views, found.views["clean"]),
             model,
         )
-        for found in inputs.batches(parts, ("clean",), 0, run.settings.workers)
+        for found in inputs.batches(parts, ("clean",), 0, run.execution.workers)
         if len(found.rows)
     ]

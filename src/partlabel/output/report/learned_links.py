@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from partlabel.labels.formats.links import Link, write_links
 from partlabel.learning.cooccurrence import LabelGraph
+from partlabel.learning.label_graph import LearnedGraph
 from partlabel.output.drawing import BLUE, GREY, panels, styled, svg
 from partlabel.output.report.parts import Part
 from partlabel.output.report.sample import Sample
@@ -12,17 +13,14 @@ from partlabel.output.report.sample import Sample
 _SHOWN = 20
 
 
-def label_links(sample: Sample) -> list[Part]:
-    """The strongest links, if the method has a label graph; all of them in ``graph.csv``."""
-    run, classes = sample.run.run, sample.classes
-    state = run.last_state()["method"]
-    if "graph.linked" not in state:
+def label_links(sample: Sample, graph: LearnedGraph | None) -> list[Part]:
+    """The strongest links of a label graph; writes all of them to ``graph.csv``."""
+    if graph is None or graph.linked.shape[1] == 1:
         return []
+    run, classes = sample.ours.run, sample.classes
     linked, before, after = (
-        state[f"graph.{name}"].cpu().numpy() for name in ("linked", "first", "weights")
+        tensor.cpu().numpy() for tensor in (graph.linked, graph.first, graph.weights)
     )
-    if linked.shape[1] == 1:
-        return []
     write_links(run.folder / "graph.csv", links_of(LabelGraph(linked, after), classes))
     place = {(j, int(other)): (j, n) for j, row in enumerate(linked) for n, other in enumerate(row)}
     strongest = LabelGraph(linked, np.maximum(np.abs(before), np.abs(after))).strongest(_SHOWN)

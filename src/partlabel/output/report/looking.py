@@ -1,6 +1,5 @@
 """Where runs look: the class maps of their heads, over pictures and against boxes."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +29,6 @@ _IMAGES = 6
 _SIZE = 168  # pixels of a picture
 _KINDS = ("known", "absent", "filled", "open")
 _MARKS = {"known": "● ", "absent": "", "filled": "+ ", "open": "? "}
-
-Cache = str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)
@@ -86,46 +83,47 @@ def choose_pictures(choices: list[list[Choice]], most: int) -> list[int]:
     return chosen
 
 
-def class_maps(run: Run, table: LabelTable, cache: Cache) -> Predictions:
+def class_maps(run: Run, table: LabelTable) -> Predictions:
     """Rows [b] of a table and their class maps [b, C, H, W]; none if the head has none."""
     model = run.classifier()
     score_places = class_maps_of(model.head)
     if score_places is not None:
-        yield from over_maps(run, model, table, cache, score_places)
+        yield from over_maps(run, model, table, score_places)
 
 
 def over_maps(
-    run: Run, model: Classifier, table: LabelTable, cache: Cache, look: Callable[[Tensor], Tensor]
+    run: Run, model: Classifier, table: LabelTable, function: Callable[[Tensor], Tensor]
 ) -> Predictions:
-    """Rows [b] of a table, and what ``look`` says of their feature maps [b, D, H, W]."""
-    paths, settings = locate_all(table, run.record.images), run.settings
-    inputs = make_inputs(model, table, paths, settings, cache, lambda message: None, whole=True)
-    rows = np.arange(len(table))
+    """Rows [b] of a table, and ``function`` of their feature maps [b, D, H, W]."""
+    paths, settings = locate_all(table, run.images), run.settings
+    inputs = make_inputs(
+        model, table, paths, settings, run.execution, lambda message: None, keep_maps=True
+    )
     return predict(
         model,
         inputs,
-        rows,
+        np.arange(len(table)),
         settings.batch,
-        settings.workers,
-        forward=lambda model, seen: look(model.backbone(seen)).cpu(),
+        run.execution.workers,
+        forward=lambda model, images: function(model.backbone(images)).cpu(),
     )
 
 
-def looks(sample: Sample, assessment: Assessment, cache: Cache) -> list[dict[str, Any]]:
+def looks(sample: Sample, assessment: Assessment) -> list[dict[str, Any]]:
     """A few training pictures, each with heat maps of its labels, a row a run."""
-    decided = assessment.promises.decide(assessment.calibration.logits(sample.run.train))
-    limits = thresholds_or_half(sample.run.run)
-    cells = zip(sample.labels, sample.run.train, decided, strict=True)
+    decided = assessment.promises.decide(assessment.calibration.logits(sample.ours.train))
+    limits = thresholds_or_half(sample.ours.run)
+    cells = zip(sample.labels, sample.ours.train, decided, strict=True)
     choices = [choose_labels(known, said, limits, done) for known, said, done in cells]
     if not choices:
         return []
     rows = np.array(choose_pictures(choices, _IMAGES), dtype=np.int64)
-    table = sample.looked_at.subset(rows)
-    shown = [sample.run, *([sample.baseline] if sample.baseline else [])]
-    maps = [dict(_by_row(class_maps(seen.run, table, cache))) for seen in shown]
+    table = sample.shown.subset(rows)
+    shown = [sample.ours, *([sample.baseline] if sample.baseline else [])]
+    maps = [dict(_by_row(class_maps(seen.run, table))) for seen in shown]
     if not maps[0]:
         return []
-    paths = locate_all(table, sample.run.run.record.images)
+    paths = locate_all(table, sample.ours.run.images)
     found = []
     for number, row in enumerate(rows.tolist()):
         picture = read_picture(paths[number], _SIZE)
@@ -170,20 +168,20 @@ def _tile(picture: Tensor, heat: Tensor, words: str, kind: str) -> dict[str, str
     return {"kind": kind, "text": words, "image": data_address(overlay(picture, heat))}
 
 
-def pointing_game(sample: Sample, stated: BoxFile, cache: Cache) -> dict[str, Pointing]:
+def pointing_game(sample: Sample, stated: BoxFile) -> dict[str, Pointing]:
     """How each run with class maps does, by its name, on all pictures that were looked at."""
-    run = sample.run.run
-    boxes = boxes_of(sample.looked_at, stated, ImageFiles(run.record.images))
+    run = sample.ours.run
+    boxes = boxes_of(sample.shown, stated, ImageFiles(run.images))
     with_boxes, boxes = boxes.compact()
-    table = sample.looked_at.subset(with_boxes)
+    table = sample.shown.subset(with_boxes)
     games = {}
     for seen in sample.runs:
         points = np.full((len(table), len(sample.classes), 2), np.nan)
-        for rows, maps in class_maps(seen.run, table, cache):
+        for rows, maps in class_maps(seen.run, table):
             points[rows] = highest_places(maps.numpy())
         if not np.isnan(points).any():
             games[seen.name] = play(points, boxes)
-    if sample.run.name not in games:
+    if sample.ours.name not in games:
         raise InputError(f"{run.folder}: its head scores no places, which --boxes could be "
                          "compared with; leave it out")  # fmt: skip
     return games

@@ -9,7 +9,7 @@ import numpy as np
 from partlabel.base.errors import count
 from partlabel.images.batches import in_batches
 from partlabel.judging.pseudo_label_rates import ratio, read_tally, rounds_before
-from partlabel.judging.scoring import estimates, has_estimates
+from partlabel.judging.scoring import has_estimates, label_estimates
 from partlabel.metrics import Evaluation, by_annotations, evaluate
 from partlabel.metrics.pointing import Pointing
 from partlabel.output.report import contrasts
@@ -176,7 +176,7 @@ def _distances(sample: Sample, cells: Kinds) -> Part:
         "absent, for each class that has both: 0 if scores do not tell them apart, 1 if they do "
         "so without a doubt. "
     )
-    mine = distances(sample.run.train, cells.positives, cells.negatives)
+    mine = distances(sample.ours.train, cells.positives, cells.negatives)
     order = _best_first(mine)
     if sample.baseline is None:
         names = [sample.classes[j] for j in order]
@@ -185,23 +185,23 @@ def _distances(sample: Sample, cells: Kinds) -> Part:
     above = int((mine[order] > theirs[order]).sum())
     caption = (
         f"{about}A point is a class; {above} of {len(order)} ({percent(above / len(order))}%) lie "
-        f"above the line, where {sample.run.name} does better than {sample.baseline.name}."
+        f"above the line, where {sample.ours.name} does better than {sample.baseline.name}."
     )
-    axis_names = [sample.baseline.name, sample.run.name]
+    axis_names = [sample.baseline.name, sample.ours.name]
     figure = contrasts.distance_scatter(theirs[order], mine[order], axis_names)
     return Part(title, caption, figure)
 
 
 def pseudo_labels(sample: Sample) -> list[Part]:
     """What was given in each round, if the method gives labels."""
-    tally = read_tally(sample.run.run, sample.training, sample.truth)
+    tally = read_tally(sample.ours.run, sample.truth)
     if tally is None or not len(tally.given):
         return []
     unknown = int(sample.training.counts().unknown.sum())
     header, rows = round_table(tally, unknown, sample.classes, percent)
     caption = (
         "Labels that the method itself gave to unknown cells, and the share of these that have one "
-        f"so far, in percent. The epoch that was kept had seen {rounds_before(sample.run.run)} of "
+        f"so far, in percent. The epoch that was kept had seen {rounds_before(sample.ours.run)} of "
         f"{count(len(tally.given), 'round')}. "
     )
     if tally.judged.any():
@@ -218,13 +218,13 @@ def pseudo_labels(sample: Sample) -> list[Part]:
 
 def own_estimates(sample: Sample) -> list[Part]:
     """The method's own estimates against its classifier's scores, if it has any."""
-    if sample.truth is None or not has_estimates(sample.run.run):
+    if sample.truth is None or not has_estimates(sample.ours.run):
         return []
-    _, found = estimates(sample.run.run)
+    _, found = label_estimates(sample.ours.run)
     truth = sample.truth.dense(sample.rows)
     unknown = np.where(sample.labels == 0, truth, 0).astype(np.int8)
     both: list[tuple[str, Any]] = [
-        ("the classifier", sample.run.train),
+        ("the classifier", sample.ours.train),
         ("the method's own estimates", found[sample.rows]),
     ]
     rows = [

@@ -1,8 +1,6 @@
-"""The images that a report looks at, and what the runs think of them."""
+"""The images that a report shows, and the scores of the runs for them."""
 
-import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +10,17 @@ from partlabel.base.randomness import key, keys, uniform
 from partlabel.judging.scoring import Scores, aligned, score
 from partlabel.labels import LabelTable
 from partlabel.training.run import Run
-from partlabel.training.selection import by_humans, choose_rows
+from partlabel.training.selection import by_humans
 
 _MOST_TRAINING = 2000  # images of the training split that are scored
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a run thinks of a sample.
+class RunScores:
+    """The scores of a run for a sample.
 
     Args:
-        name: what the report calls the run.
+        name: the name of the run in the report.
         train, val, reserved: [n, C], [m, C] and [r, C] scores.
     """
 
@@ -35,28 +33,28 @@ class Seen:
 
 @dataclass(frozen=True)
 class Sample:
-    """Images that were trained and validated on, those that could be read.
+    """Readable images of each part of a run's split, with scores.
 
     Args:
         training: all training images.
-        rows: [n] the ones that were scored, as rows of ``training``.
-        labels: [n, C] what training knew of them.
-        looked_at: all [n + m] images of these, those for training first.
-        val_labels: [m, C] what humans know of the validation images.
-        reserved: the [r] images that nothing was chosen on.
+        rows: [n] the training images that were scored, as rows of ``training``.
+        labels: [n, C] their labels.
+        shown: all [n + m] training and validation images that were scored, in this order.
+        val_labels: [m, C] human labels of the validation images.
+        reserved: the [r] reserved images, which nothing was chosen on.
         truth: true labels, as far as they are known, with the rows of ``training``.
-        run, baseline: what was scored.
+        ours, baseline: the scores of the run, and of a run to compare with.
     """
 
     training: LabelTable
     rows: NDArray[np.int64]
     labels: NDArray[np.int8]
-    looked_at: LabelTable
+    shown: LabelTable
     val_labels: NDArray[np.int8]
     reserved: LabelTable
     truth: LabelTable | None
-    run: Seen
-    baseline: Seen | None
+    ours: RunScores
+    baseline: RunScores | None
 
     @property
     def classes(self) -> list[str]:
@@ -64,67 +62,59 @@ class Sample:
         return list(self.training.classes)
 
     @property
-    def runs(self) -> list[Seen]:
+    def runs(self) -> list[RunScores]:
         """The baseline, if there is one, and the run."""
-        return [self.run] if self.baseline is None else [self.baseline, self.run]
+        return [self.ours] if self.baseline is None else [self.baseline, self.ours]
 
     def train_scores(self) -> dict[str, Scores]:
         """Scores [n, C] of each run by its name."""
-        return {seen.name: seen.train for seen in self.runs}
+        return {scored.name: scored.train for scored in self.runs}
 
 
-def take_sample(
-    run: Run,
-    cache: str | os.PathLike[str] | None,
-    truth: LabelTable | None = None,
-    baseline: Run | None = None,
-) -> Sample:
+def take_sample(run: Run, truth: LabelTable | None = None, baseline: Run | None = None) -> Sample:
     """Draw training images, and score these and the validation images with each run."""
     runs = [run] if baseline is None else [run, baseline]
     if baseline is not None:
         check_same(run, baseline)
-    table, train, val, reserved = choose_rows(run.labels, run.settings)
-    training = table.subset(train)
-    true = None if truth is None else aligned(by_humans(truth), training)
-    some = draw(training, _MOST_TRAINING)
-    parts = np.repeat(np.arange(3), [len(some), len(val), len(reserved)])
-    looked_at = table.subset(np.concatenate([train[some], val, reserved]))
-    scored = [score(one, looked_at, one.record.images, cache) for one in runs]
-    good = np.logical_and.reduce([one.readable for one in scored])
-    early, middle, late = (good & (parts == part) for part in range(3))
-    seen = [
-        Seen(name, one, *(said.scores[rows] for rows in (early, middle, late)))
-        for name, one, said in zip(names_of(runs), runs, scored, strict=True)
+    selection = run.selection
+    training, val, reserved = selection.training, selection.val, selection.reserved
+    drawn = draw(training, _MOST_TRAINING)
+    parts = np.repeat(np.arange(3), [len(drawn), len(val), len(reserved)])
+    images = selection.table.subset(np.concatenate([selection.train[drawn], val, reserved]))
+    scored = [score(one, images) for one in runs]
+    readable = np.logical_and.reduce([one.readable for one in scored])
+    in_train, in_val, in_reserved = (readable & (parts == part) for part in range(3))
+    scores = [
+        RunScores(name, one, *(all_.scores[rows] for rows in (in_train, in_val, in_reserved)))
+        for name, one, all_ in zip(names_of(runs), runs, scored, strict=True)
     ]
     return Sample(
-        training,
-        some[good[: len(some)]],
-        looked_at.dense(np.flatnonzero(early)),
-        looked_at.subset(early | middle),
-        by_humans(looked_at).dense(np.flatnonzero(middle)),  # what a model filled in is no truth
-        looked_at.subset(late),
-        true,
-        seen[0],
-        seen[1] if len(seen) > 1 else None,
+        training=training,
+        rows=drawn[readable[: len(drawn)]],
+        labels=images.dense(np.flatnonzero(in_train)),
+        shown=images.subset(in_train | in_val),
+        val_labels=by_humans(images).dense(np.flatnonzero(in_val)),
+        reserved=images.subset(in_reserved),
+        truth=None if truth is None else aligned(by_humans(truth), training),
+        ours=scores[0],
+        baseline=scores[1] if len(scores) > 1 else None,
     )
 
 
 def draw(table: LabelTable, most: int) -> NDArray[np.int64]:
-    """Rows of at most so many images, the same whenever it is asked."""
+    """Rows of at most this many images, the same for every call."""
     order = np.argsort(uniform(key("report"), keys(table.ids)), kind="stable")
     return np.asarray(np.sort(order[:most]))
 
 
 def check_same(run: Run, baseline: Run) -> None:
-    """Refuse a baseline that was not trained and validated on the same labels."""
-    mine, theirs = run.record, baseline.record
-    if mine.labels != theirs.labels:
+    """Raise an error for a baseline that was not trained and validated on the same labels."""
+    if run.record.labels != baseline.record.labels:
         raise InputError(
             f"{baseline.folder}: was trained on other labels than {run.folder}; train both on the "
             "same label file to compare them"
         )
-    rows: list[Any] = [choose_rows(one.labels, one.settings)[1:] for one in (run, baseline)]
-    if mine.classes != theirs.classes or not all(map(np.array_equal, *rows)):
+    if not run.selection.same_images(baseline.selection):
         raise InputError(
             f"{baseline.folder}: was trained or validated on other images or classes of these "
             f"labels than {run.folder}; train both with the same --seed, --split, --val, "
@@ -133,7 +123,7 @@ def check_same(run: Run, baseline: Run) -> None:
 
 
 def names_of(runs: list[Run]) -> list[str]:
-    """What to call runs: by their folders, and if these are called alike by more than that."""
+    """Names for runs: their folders, with more detail if these are the same."""
     for names in (
         [run.folder.resolve().name for run in runs],
         [f"{run.folder.resolve().name} ({run.settings.method})" for run in runs],

@@ -1,0 +1,229 @@
+"""The Python interface: the functions behind the commands, with the same words and defaults.
+
+A run can be given as the folder that ``train`` wrote, or as the :class:`Run` that it returned.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from partlabel.base.errors import InputError, PartlabelWarning, one_of
+from partlabel.judging import scoring
+from partlabel.judging.completion import Completion, complete_run
+from partlabel.labels import LabelTable
+from partlabel.labels.formats import read_labels
+from partlabel.labels.formats.boxes import read_boxes
+from partlabel.metrics import Evaluation
+from partlabel.output.bench import Benchmark, read_spec, run_spec
+from partlabel.output.report import build_report
+from partlabel.training.run import Run, load
+from partlabel.training.settings import Execution
+from partlabel.training.train import train
+
+__all__ = ["bench", "complete", "evaluate", "load", "predict", "report", "train"]
+
+PathLike = str | os.PathLike[str]
+Labels = LabelTable | PathLike
+
+
+def evaluate(
+    run: Run | PathLike,
+    labels: Labels | None = None,
+    images: PathLike | None = None,
+    *,
+    reserved: bool = False,
+    estimates: bool = False,
+    split: str | None = None,
+    threshold: float | None = None,
+    own_thresholds: bool = False,
+    format: str | None = None,
+    unlisted: str | None = None,
+    cache: PathLike | None = None,
+) -> Evaluation:
+    """Measure a run on known labels. Labels that a model filled in are left out.
+
+    Args:
+        run: a finished run.
+        labels: the labels to measure on; not needed with ``reserved``.
+        images: the folder of the images; None for the run's own.
+        reserved: measure on the run's reserved validation images, which nothing was chosen on.
+        estimates: measure the method's own estimates of its training labels (``role``), not the
+            classifier.
+        split: measure on this split only.
+        threshold: a class is predicted from this score on; 0.5 by default.
+        own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
+        format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
+        cache: folder of cached features.
+    """
+    if reserved == (labels is not None):
+        raise InputError("name a label file to measure on, or --reserved")
+    if reserved and (split is not None or estimates):
+        raise InputError("--split and --estimates have no effect with --reserved")
+    if own_thresholds and (estimates or threshold is not None):
+        raise InputError("--own-thresholds excludes --threshold and --estimates")
+    opened = _open(run, images if reserved else None, cache)
+    default = 0.5 if threshold is None else threshold
+    thresholds = scoring.own_thresholds(opened) if own_thresholds else default
+    if labels is None:
+        return scoring.evaluate_reserved(opened, thresholds)
+    table = _read(labels, format, unlisted)
+    table = table if split is None else table.split(split)
+    if estimates:
+        return scoring.evaluate_estimates(opened, table, default)
+    folder = None if images is None else Path(images)
+    result = scoring.evaluate_run(opened, table, folder, thresholds)
+    known = int((table.ids.find(opened.selection.training.ids) >= 0).sum())
+    if known:
+        _warn(
+            f"{known:,} of {len(table):,} images were trained on, so the figures are too good; "
+            "measure on other images with --split, or with --reserved"
+        )
+    return result
+
+
+def predict(
+    run: Run | PathLike,
+    images: PathLike | Sequence[PathLike],
+    *,
+    threshold: float | None = None,
+) -> LabelTable:
+    """Label images with a run: a value and a score for each class.
+
+    Args:
+        run: a finished run.
+        images: image files, or folders of images.
+        threshold: a class is present from this score on; by default the run's own thresholds, one
+            per class, chosen on validation labels.
+    """
+    single = isinstance(images, str | os.PathLike)
+    paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
+    table, broken = scoring.label_files(_open(run), paths, threshold)
+    for message in broken:
+        _warn(f"left out: {message}")
+    return table
+
+
+def complete(
+    run: Run | PathLike,
+    *,
+    min_precision: float = 0.95,
+    guarantee: Literal["class", "pooled"] | None = None,
+    images: PathLike | None = None,
+    cache: PathLike | None = None,
+) -> Completion:
+    """Fill in the unknown labels of a run's own label file; known labels are never changed.
+
+    A label is filled in only where labels that were reserved in training show, with a confidence of
+    95%, that this share of such labels is correct. All other labels stay unknown.
+
+    Args:
+        run: a finished run.
+        min_precision: share of the labels filled in that must be correct.
+        guarantee: the labels that it rests on: ``class`` for those of each class, ``pooled`` for
+            those of all classes together. By default per class, and pooled for classes with too
+            few labels.
+        images: the folder of the images; None for the run's own.
+        cache: folder of cached features.
+
+    Returns:
+        The completed table and the evidence for it; ``save(path)`` writes both.
+    """
+    if guarantee is not None:
+        one_of("guarantee", guarantee, ("class", "pooled"))
+    done = complete_run(_open(run, images, cache), min_precision, guarantee)
+    for note in done.notes:
+        _warn(note)
+    return done
+
+
+def report(
+    run: Run | PathLike,
+    *,
+    truth: Labels | None = None,
+    baseline: Run | PathLike | None = None,
+    boxes: PathLike | None = None,
+    min_precision: float = 0.95,
+    landscape: bool = False,
+    images: PathLike | None = None,
+    format: str | None = None,
+    unlisted: str | None = None,
+    cache: PathLike | None = None,
+) -> Path:
+    """Write ``report.html`` into the folder of a run, one file to send around; returns its path.
+
+    Args:
+        run: a finished run.
+        truth: more of the true labels, to show how unknown labels were predicted.
+        baseline: another run on the same labels to compare with.
+        boxes: a file of boxes, to show whether class maps are highest on objects.
+        min_precision: the precision that ``complete`` is to guarantee, in the section about it.
+        landscape: also draw the loss around the trained weights.
+        images: the folder of the images; None for the run's own.
+        format, unlisted: how to read ``truth``, see :func:`partlabel.read_labels`.
+        cache: folder of cached features.
+    """
+    if truth is None and (format is not None or unlisted is not None):
+        raise InputError("--format and --unlisted have no effect without --truth")
+    return build_report(
+        _open(run, images, cache),
+        truth=None if truth is None else _read(truth, format, unlisted),
+        baseline=None if baseline is None else _open(baseline, images, cache),
+        boxes=None if boxes is None else read_boxes(Path(boxes)),
+        landscape=landscape,
+        precision=min_precision,
+    )
+
+
+def bench(
+    spec: PathLike,
+    out: PathLike,
+    *,
+    jobs: int = 1,
+    resume: bool = False,
+    labels: PathLike | None = None,
+    images: PathLike | None = None,
+    cache: PathLike | None = None,
+) -> Benchmark:
+    """Compare methods on the same labels, with the same tuning on validation labels.
+
+    Args:
+        spec: a YAML file that says what to compare.
+        out: the folder of runs and results.
+        jobs: trainings at a time; they share the cores.
+        resume: continue; finished trainings are kept.
+        labels, images: a label file and a folder of images, instead of those of the spec.
+        cache: folder of cached features.
+    """
+    folder = Path(out)
+    if folder.is_dir() and any(folder.iterdir()) and not resume:
+        raise InputError(f"{folder}: is not empty; add --resume to go on, or name another")
+    compared = read_spec(
+        Path(spec),
+        None if labels is None else Path(labels),
+        None if images is None else Path(images),
+    )
+    return run_spec(compared, folder, jobs, cache)
+
+
+def _open(
+    run: Run | PathLike, images: PathLike | None = None, cache: PathLike | None = None
+) -> Run:
+    """A run, with other images or another cache if these are given."""
+    if isinstance(run, Run):
+        if images is None and cache is None:
+            return run
+        execution = run.execution
+        if cache is not None:
+            execution = execution.model_copy(update={"cache": Path(cache)})
+        return Run(run.folder, images, execution)
+    return Run(run, images, Execution(cache=None if cache is None else Path(cache)))
+
+
+def _read(labels: Labels, format: str | None, unlisted: str | None) -> LabelTable:
+    return labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, PartlabelWarning, stacklevel=3)

@@ -1,0 +1,180 @@
+"""From arguments to the settings of a training: defaults, types, contradictions."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from partlabel.base.errors import FileError, InputError, one_of
+from partlabel.learning.extensions import UsesSide
+from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
+from partlabel.models.heads import HEADS
+from partlabel.training.schedule import SCHEDULES
+from partlabel.training.settings import Settings
+
+
+def make_settings(**arguments: Any) -> Settings:
+    """Settings from arguments, the method's own defaults, and the general ones.
+
+    Raises an error for arguments that contradict each other or would have no effect.
+    """
+    for name in arguments:
+        one_of("setting", name, Settings.model_fields)
+    kind = METHODS[one_of("method", arguments.get("method", "bce"), METHODS)]
+    arguments["options"] = read_options(kind, arguments.get("options") or {})
+    head, head_options = arguments.get("head"), arguments.get("head_options") or {}
+    arguments["head_options"] = _read_head(kind, head, head_options)
+    if isinstance(arguments.get("side"), str):
+        arguments["side"] = [arguments["side"]]
+    one_of("schedule", arguments.get("schedule", "constant"), SCHEDULES)
+    _refuse_idle(kind, arguments)
+    values = {**kind.defaults, **arguments}
+    if values.get("optimizer") == WHOLE_BATCH:
+        _check_whole_batch(kind, values)
+        values.setdefault("lr", 1.0)
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
+    _check_stages(kind(**arguments["options"]), settings)
+    return settings
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings in a YAML file, such as the ``config.yaml`` of a run."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(path, f"cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise FileError(path, f"not a YAML file: {error}") from error
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        raise FileError(path, "holds no settings; write one per line, such as `epochs: 20`")
+    settings = {name.replace("-", "_"): value for name, value in content.items()}
+    for name in settings:
+        if name not in Settings.model_fields:
+            try:
+                one_of("setting", name, Settings.model_fields)
+            except InputError as error:
+                raise FileError(path, str(error)) from None
+    return settings
+
+
+def write_config(settings: Settings) -> str:
+    """A YAML file that :func:`read_config` turns into the same settings."""
+    general = settings.model_dump(mode="json", exclude_none=True)
+    values = {name: value for name, value in general.items() if _belongs(name, settings)}
+    return (
+        "# The settings of this run. To repeat it:\n"
+        "#   partlabel train labels.arrow --images IMAGES --config config.yaml --out AGAIN\n"
+        + yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    )
+
+
+def _belongs(name: str, settings: Settings) -> bool:
+    """Whether a setting has an effect, so that it may be given explicitly."""
+    if settings.optimizer == WHOLE_BATCH and name in _NOT_WITH_LBFGS:
+        return False
+    if name in _CONDITIONS and not _CONDITIONS[name][1](settings.model_dump()):
+        return False
+    return bool(getattr(settings, name) != {})
+
+
+# settings that have an effect only under a condition: when not, in words, and the condition
+_CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "momentum": ("without --optimizer sgd", lambda values: values.get("optimizer") == "sgd"),
+    "plateau": (
+        "without --schedule plateau",
+        lambda values: values.get("schedule") == "plateau",
+    ),
+    "decay_all": ("without --weight-decay", lambda values: bool(values.get("weight_decay"))),
+    "val": ("with --val-split", lambda values: values.get("val_split") is None),
+    "reduce": ("without --frozen", lambda values: values.get("frozen") == "all"),
+    "view_bank": (
+        "without --frozen or --unfreeze last",
+        lambda values: values.get("frozen", "nothing") != "nothing",
+    ),
+}
+_NOT_WITH_LBFGS = ("batch", "schedule", "lr_warmup", "ema")
+
+
+def _refuse_idle(kind: type[Method], arguments: Mapping[str, Any]) -> None:
+    """Raise an error for arguments that would have no effect."""
+    values = {**kind.defaults, **arguments}
+    for name, (when, is_met) in _CONDITIONS.items():
+        if arguments.get(name) not in (None, False) and not is_met(values):
+            raise InputError(f"{_option(name)} has no effect {when}")
+    if arguments.get("side") is not None and not issubclass(kind, UsesSide):
+        able = [name for name, other in METHODS.items() if issubclass(other, UsesSide)]
+        raise InputError(f"--side has no effect on this method; it has on {', '.join(able)}")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _check_whole_batch(kind: type[Method], values: Mapping[str, Any]) -> None:
+    if not kind.in_one_batch:
+        able = ", ".join(name for name, other in METHODS.items() if other.in_one_batch)
+        raise InputError(f"this method cannot take all images at once as lbfgs does; {able} can")
+    for name in _NOT_WITH_LBFGS:
+        if values.get(name) not in (None, "constant", 0):
+            raise InputError(
+                f"{_option(name)} has no effect: lbfgs takes one step per epoch, on all images"
+            )
+
+
+def _check_stages(method: Method, settings: Settings) -> None:
+    """Let the method refuse its stages, and check those that take all images at once."""
+    stages = method.stages(settings.epochs, settings.patience)
+    if any((stage.optimizer or settings.optimizer) == WHOLE_BATCH for stage in stages):
+        if settings.frozen != "all":
+            raise InputError("lbfgs takes all images at once, which needs their features: --frozen")
+        if settings.clip is not None:
+            raise InputError("--clip has no effect: lbfgs finds the length of its steps itself")
+
+
+def _read_head(kind: type[Method], head: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    if kind.head is not Method.head and (head or options):
+        option = "--head-set" if head is None else f"--head {head}"
+        raise InputError(f"{option}: this method has its own head, with settings of --set")
+    if head is None:
+        if options:
+            raise InputError("--head-set needs --head: name the head that it sets")
+        return {}
+    return read_options(HEADS[one_of("head", head, HEADS)], options, "--head-set")
+
+
+def read_options(kind: type[Any], options: dict[str, Any], flag: str = "--set") -> dict[str, Any]:
+    """The settings of a method or a head, converted to the types of its constructor."""
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        and parameter.default is not inspect.Parameter.empty
+    }
+    what = "setting of this method" if flag == "--set" else "setting of this head"
+    values = {}
+    for name, value in options.items():
+        parameter = parameters[one_of(what, name, parameters)]
+        values[name] = _read_value(f"{flag} {name}", value, TypeAdapter(parameter.annotation))
+    return values
+
+
+def _read_value(name: str, value: Any, kind: TypeAdapter[Any]) -> Any:
+    """A value of the right type; a string may also be JSON, or a list without brackets."""
+    message = ""
+    for read in (str, json.loads, lambda text: json.loads(f"[{text}]")):
+        try:
+            return kind.validate_python(read(value) if isinstance(value, str) else value)
+        except ValidationError as error:
+            message = message or error.errors()[0]["msg"]
+        except ValueError:
+            continue
+    raise InputError(f"{name}={value}: {message}")

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from benchmarks.report import tell, timed
 from partlabel.base.allocation import keep_freed_memory
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning.methods import METHODS, Method
 from partlabel.models import Backbone, Classifier
 from partlabel.models.heads import saliency_pool

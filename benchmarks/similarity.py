@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.report import forget_peak, peak, tell, timed
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.labels.cells import from_triples
 from partlabel.learning.cooccurrence import LabelGraph, cooccurrence_graph

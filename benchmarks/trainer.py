@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from benchmarks.report import tell
-from partlabel.images.pictures import Pictures, in_batches
+from partlabel.images.batches import in_batches
+from partlabel.images.pictures import Pictures
 from partlabel.labels import scenes
 from partlabel.learning import losses
 from partlabel.learning.methods.bce import Bce

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from partlabel.base.errors import InputError, PartlabelWarning
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import METHODS, Method, Task
 from partlabel.learning.pseudo_labels import LabelMemory

@@ -9,13 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from partlabel.images.pictures import (
-    BrokenPictureError,
-    Pictures,
-    in_batches,
-    read_picture,
-    view_of,
-)
+from partlabel.images.batches import in_batches
+from partlabel.images.pictures import BrokenPictureError, Pictures, read_picture
+from partlabel.images.views import view_of
 
 RED, SIZE = (200, 30, 40), 32
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel.images.pictures import Pictures, view_of
+from partlabel.images.pictures import Pictures
+from partlabel.images.views import view_of
 from partlabel.models import Backbone
 from partlabel.models.features import Bank, CachedMaps, cached_maps, content_key
 

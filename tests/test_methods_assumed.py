@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from conformance import MethodConformance
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning.methods import METHODS
 from partlabel.models.heads import Linear
 from trained import tiny_model

@@ -9,7 +9,7 @@ import torch
 
 from conformance import MethodConformance
 from partlabel.base.errors import FileError, InputError, PartlabelWarning
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning.cooccurrence import count_pairs, label_vectors
 from partlabel.learning.methods import METHODS, Method, Task

@@ -10,7 +10,7 @@ import torch
 
 from conformance import MethodConformance
 from partlabel.base.errors import FileError, InputError
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning.losses import entropy_maximization
 from partlabel.learning.methods import Task

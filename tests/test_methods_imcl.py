@@ -9,7 +9,7 @@ import torch
 
 from conformance import MethodConformance
 from partlabel.base.errors import InputError
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable, scenes, simulate
 from partlabel.labels.formats import read_labels
 from partlabel.learning.cooccurrence import LabelGraph, cooccurrence_graph

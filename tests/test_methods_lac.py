@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conformance import MethodConformance
 from partlabel.base.errors import FileError, InputError
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
 from partlabel.learning.methods import METHODS, Method, Task

@@ -13,7 +13,7 @@ from scipy.special import logit
 
 from conformance import CLASSES, SIZE, MethodConformance, same_memory
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.judging.pseudo_label_rates import judge, read_tally
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels

@@ -9,7 +9,7 @@ import torch
 
 from conformance import MethodConformance
 from partlabel.base.errors import InputError, PartlabelWarning
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable, simulate
 from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import Task

@@ -8,7 +8,7 @@ import torch
 
 from conformance import MethodConformance
 from partlabel.base.errors import InputError, PartlabelWarning
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.learning import losses

@@ -1,9 +1,8 @@
-"""From image files to batches: decoded, upright, squashed, in the views that a method asks for."""
+"""Decoding image files, one at a time or as a dataset of batches."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +11,9 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from partlabel.base import torchvision_shim  # noqa: F401  # before torchvision
 from partlabel.base.errors import PartlabelError
-from partlabel.base.randomness import key
-
-if TYPE_CHECKING:
-    from torch import nn
-
-Rows = NDArray[np.int64]
+from partlabel.images.batches import Inputs, Rows
+from partlabel.images.views import view_of
 
 
 class BrokenPictureError(PartlabelError):
@@ -53,90 +47,6 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", clear.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, clear).convert("RGB")
     return image.convert("RGB")
-
-
-def clean(picture: Tensor) -> Tensor:
-    """The picture itself."""
-    return picture
-
-
-def flip(picture: Tensor) -> Tensor:
-    """The picture, mirrored."""
-    return picture.flip(-1)
-
-
-def weak(picture: Tensor) -> Tensor:
-    """The picture, mirrored in half of the cases."""
-    return flip(picture) if torch.rand(()) < 0.5 else picture
-
-
-def strong(picture: Tensor) -> Tensor:
-    """RandAugment, then Cutout: a grey square of half the side at a random place."""
-    from torchvision.transforms import v2
-
-    changed: Tensor = v2.RandAugment()(weak(picture))
-    size = picture.shape[-1]
-    half = size // 4
-    y, x = (int(torch.randint(size, ())) for _ in range(2))
-    changed = changed.clone()
-    changed[:, max(y - half, 0) : y + half, max(x - half, 0) : x + half] = 127
-    return changed
-
-
-VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
-    "clean": clean,
-    "flip": flip,
-    "weak": weak,
-    "strong": strong,
-}
-
-
-def seed_generator(seed: int) -> None:
-    """Seed torch's generators; what ``torch.manual_seed`` does, at a hundredth of its cost.
-
-    That one formats a stack trace for each kind of accelerator that is not there.
-    """
-    torch.default_generator.manual_seed(seed)
-    if torch.accelerator.is_available():
-        torch.get_device_module().manual_seed_all(seed)
-
-
-def view_of(picture: Tensor, view: str, *counter: object) -> Tensor:
-    """A view of a picture; what is random in it depends on ``counter`` and on nothing else."""
-    if view == "clean":
-        return picture
-    with torch.random.fork_rng(devices=[]):
-        seed_generator(key("view", view, *counter))
-        return VIEWS[view](picture)
-
-
-@dataclass
-class Batch:
-    """What a method's loss sees.
-
-    Args:
-        rows: [B] the rows of the training table.
-        labels: [B, C] in {-1, 0, 1}, float.
-        views: for each view the inputs of the model, [B, ...].
-        teacher: a running mean of the model, if the method keeps one.
-    """
-
-    rows: Tensor
-    labels: Tensor
-    views: dict[str, Tensor]
-    teacher: "nn.Module | None" = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-@dataclass
-class Inputs:
-    """The inputs of one batch, before labels join them; broken pictures are left out."""
-
-    rows: Rows
-    views: dict[str, Tensor]
-    broken: dict[int, str] = field(default_factory=dict)
 
 
 class Pictures(Dataset[Inputs]):
@@ -196,8 +106,3 @@ class Pictures(Dataset[Inputs]):
             prefetch_factor=2 if workers else None,
         )
         return iter(loader)
-
-
-def in_batches(rows: Rows, size: int) -> list[Rows]:
-    """Rows cut into batches of a size; the last may be smaller."""
-    return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
-from partlabel.images.pictures import Pictures, in_batches
+from partlabel.images.batches import in_batches
+from partlabel.images.pictures import Pictures
 from partlabel.models.backbone import Backbone
 
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.images.pictures import Inputs, Rows, in_batches
+from partlabel.images.batches import Inputs, Rows, in_batches
 from partlabel.models import Classifier
 
 Forward = Callable[[Classifier, Tensor], Tensor]

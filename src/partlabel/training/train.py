@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from partlabel.base.allocation import give_back_memory
 from partlabel.base.errors import JobError, count, some
 from partlabel.base.randomness import key
+from partlabel.images.batches import Rows, in_batches
 from partlabel.images.folder import ImageFiles
-from partlabel.images.pictures import Rows, in_batches
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import Method, Task

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from partlabel.base.errors import InputError, JobError, some
 from partlabel.base.interruption import interruptible
 from partlabel.base.randomness import key, keys, uniform
-from partlabel.images.pictures import Batch, Inputs, Rows, in_batches, seed_generator
+from partlabel.images.batches import Batch, Inputs, Rows, in_batches
+from partlabel.images.views import seed_generator
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import WHOLE_BATCH, Method, Stage
 from partlabel.metrics import evaluate

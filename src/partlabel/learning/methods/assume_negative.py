@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from partlabel.base.ranges import Share, Softness, Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.method import OnLogits
 from partlabel.models import Classifier

@@ -5,7 +5,7 @@ import warnings
 from torch import Tensor
 
 from partlabel.base.errors import PartlabelWarning
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
 from partlabel.learning.method import OnLogits, Task

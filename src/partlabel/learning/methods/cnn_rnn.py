@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from partlabel.base.ranges import Size
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning.method import Method, Task
 from partlabel.models import Classifier
 from partlabel.models.heads import RecurrentDecoder

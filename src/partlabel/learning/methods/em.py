@@ -10,7 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from partlabel.base.ranges import Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
 from partlabel.learning.method import OnLogits, Predict, Task

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from partlabel.base.errors import InputError
 from partlabel.base.ranges import Epochs, Share, Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.method import Predict, Stage, Task
 from partlabel.learning.methods.em import Alpha, EntropyMaximization

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from partlabel.base.ranges import Rate, Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.methods.role import ExpectedPositive
 from partlabel.models import Classifier

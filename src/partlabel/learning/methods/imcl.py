@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from partlabel.base.errors import InputError
 from partlabel.base.ranges import Count, Epochs, Rate, Share, Size, Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels.formats.links import read_links
 from partlabel.learning import losses
 from partlabel.learning.cooccurrence import (

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
 from partlabel.base.ranges import Count, Dropout, Epochs, Rate, Size, Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.method import Method, OnLogits, Predict, Stage, Task, refuse_idle
 from partlabel.learning.methods.assume_negative import AssumeNegative

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.method import Method, Task
 from partlabel.learning.methods.bce import warn_of_positives_only

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
 from partlabel.base.ranges import Dropout, Finite, Rate, Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.method import Method, OnLogits, Predict, Stage, Task, refuse_idle
 from partlabel.learning.methods.bce import warn_of_positives_only

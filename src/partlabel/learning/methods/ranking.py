@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.base.ranges import Epochs, Rate, Size
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.labels.formats.vectors import read_vectors
 from partlabel.learning import losses

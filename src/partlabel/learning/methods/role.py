@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
 from partlabel.base.ranges import Epochs, Rate
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
 from partlabel.learning.method import OnLogits, Stage, Task

@@ -16,7 +16,7 @@ from torch import Tensor
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.base.numerics import widest
 from partlabel.base.ranges import Epochs, Share, Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.method import OnLogits, Predict, Stage, Task
 from partlabel.learning.methods.bce import warn_of_positives_only

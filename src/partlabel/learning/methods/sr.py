@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from partlabel.base.ranges import Weight
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.method import Method, Predict, Task, refuse_idle
 from partlabel.learning.methods.bce import warn_of_positives_only

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from partlabel.base.errors import InputError, JobError, PartlabelWarning, count
-from partlabel.images.pictures import Batch
+from partlabel.images.batches import Batch
 from partlabel.learning.method import Predict, Task
 from partlabel.learning.pseudo_labels.state import PseudoLabels
 from partlabel.models import Classifier

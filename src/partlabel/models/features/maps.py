@@ -13,7 +13,8 @@ from torch import Tensor
 
 from partlabel.base.errors import count
 from partlabel.base.randomness import key, keys, uniform
-from partlabel.images.pictures import Inputs, Pictures, Rows, in_batches
+from partlabel.images.batches import Inputs, Rows, in_batches
+from partlabel.images.pictures import Pictures
 from partlabel.models import Backbone
 from partlabel.models.features.store import MapStore, content_key, fill, view_key
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.base.errors import InputError, JobError, count
-from partlabel.images.pictures import Pictures, Rows, in_batches
+from partlabel.images.batches import Rows, in_batches
+from partlabel.images.pictures import Pictures
 
 _DIGEST = 16  # bytes of a content hash
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from partlabel.base.randomness import key
 from partlabel.base.terminal import progress
-from partlabel.images.pictures import Batch, in_batches, seed_generator
+from partlabel.images.batches import Batch, in_batches
+from partlabel.images.views import seed_generator
 from partlabel.learning.methods import Method, Task
 from partlabel.models import Classifier
 from partlabel.output.report.analysis import Numbers

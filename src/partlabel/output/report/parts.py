@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.base.errors import count
-from partlabel.images.pictures import in_batches
+from partlabel.images.batches import in_batches
 from partlabel.judging.pseudo_label_rates import ratio, read_tally, rounds_before
 from partlabel.judging.scoring import estimates, has_estimates
 from partlabel.metrics import Evaluation, by_annotations, evaluate

@@ -98,7 +98,7 @@ def assemble(stated: Stated, unlisted: str | None, *, strict: bool) -> LabelTabl
             source if source is not None else np.zeros(len(place), dtype=np.int8),
         )
         _note(s, met, strict=strict)
-        place, value, score, source = met.place, met.value, met.score, met.source
+        place, value, score, source = met.cell, met.value, met.score, met.source
     if unlisted == "absent":
         silent = np.ones(shape[0] * shape[1], dtype=np.bool_)
         silent[place] = False
@@ -116,7 +116,7 @@ def _note(s: Stated, met: Combined, *, strict: bool) -> None:
     """Note which images were described twice and what contradicts itself; refuse it if strict."""
     spoken = np.add.reduceat(s.value[met.order] != 0, met.starts[:-1])
     known = set(s.notes.repeated)
-    images = np.unique(met.place[spoken > 1] // max(len(s.classes), 1))
+    images = np.unique(met.cell[spoken > 1] // max(len(s.classes), 1))
     s.notes.repeated += [name for name in s.images.take(images) if name not in known]
     clashes = np.flatnonzero(met.clash)
     told = clashes[:1] if strict else clashes
@@ -128,7 +128,7 @@ def _note(s: Stated, met: Combined, *, strict: bool) -> None:
             pairs.append(at if s.record is None else int(s.record[at]))
     places = s.where(pairs)
     for number, cell in enumerate(told):
-        row, column = divmod(int(met.place[cell]), len(s.classes))
+        row, column = divmod(int(met.cell[cell]), len(s.classes))
         where = (f"{places[2 * number]} (present)", f"{places[2 * number + 1]} (absent)")
         s.notes.contradictions.append(Contradiction(s.images[row], s.classes[column], where))
     if strict and len(clashes):

@@ -203,7 +203,7 @@ def _by_suffix(path: Path) -> Format:
         if suffix in candidate.suffixes:
             return candidate
     hint = " (.json can be coco, lvis or label-studio)" if suffix == ".json" else ""
-    raise InputError(f"{path}: the file name does not determine the format; use --to{hint}")
+    raise InputError(f"{path}: cannot choose a format by the file name; use --to{hint}")
 
 
 def _with_images(table: LabelTable, files: ImageFiles) -> LabelTable:

@@ -105,7 +105,7 @@ class JsonLines(Delimited):
     line_numbers: list[int]
 
     def lines(self, records: Sequence[int]) -> list[str]:
-        """The lines of records; blank lines are counted but hold no record."""
+        """The lines of records in the file, counting blank lines."""
         return [f"line {self.line_numbers[record]:,}" for record in records]
 
 

@@ -40,7 +40,7 @@ class Source:
         try:
             mode = self.path.stat().st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe can be read only once
-                self._spool = tempfile.NamedTemporaryFile()  # noqa: SIM115  # exists as long as this object
+                self._spool = tempfile.NamedTemporaryFile()  # noqa: SIM115  # deleted with self
                 with self.path.open("rb") as stream:
                     shutil.copyfileobj(stream, self._spool)
                 self._spool.flush()

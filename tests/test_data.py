@@ -122,7 +122,8 @@ def test_views_depend_only_on_their_counter(view: str) -> None:
     assert torch.equal(state, torch.get_rng_state())
     assert all(map(torch.equal, first, again))
     assert len({pixels.numpy().tobytes() for pixels in first}) > (1 if view == "weak" else 10)
-    assert all(one.shape == original.shape and one.dtype == torch.uint8 for one in first)
+    assert all(pixels.shape == original.shape for pixels in first)
+    assert all(pixels.dtype == torch.uint8 for pixels in first)
 
 
 def test_batches_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
@@ -134,11 +135,11 @@ def test_batches_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     pictures = Pictures([path.name for path in paths], paths, SIZE, seed=1)
     rows = in_batches(np.random.default_rng(0).permutation(10), 4)
     runs = [list(pictures.batches(rows, ("weak", "strong"), 5, workers)) for workers in (0, 2)]
-    for one, other in zip(*runs, strict=True):
-        assert np.array_equal(one.rows, other.rows)
-        assert one.broken == other.broken
+    for batch, other in zip(*runs, strict=True):
+        assert np.array_equal(batch.rows, other.rows)
+        assert batch.broken == other.broken
         for view in ("weak", "strong"):
-            assert torch.equal(one.views[view], other.views[view])
+            assert torch.equal(batch.views[view], other.views[view])
     broken = {row: message for batch in runs[0] for row, message in batch.broken.items()}
     assert list(broken) == [3]
     assert "3.png" in broken[3]

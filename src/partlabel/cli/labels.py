@@ -265,7 +265,7 @@ Context = Annotated[
     float,
     typer.Option(
         "--context",
-        help="How many times likelier an object is on its preferred background. With 1 classes "
+        help="How many times as likely an object is on its preferred background. With 1 classes "
         "are independent; a larger value makes them co-occur.",
     ),
 ]
@@ -323,8 +323,8 @@ def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) 
         message = f"{path}: {uncertain:,} labels marked uncertain are read as unknown"
         warnings.warn(message, PartlabelWarning, stacklevel=2)
     if not quiet:
-        how = "" if format else ", detected from the content"
-        name = f"{path} ({reading.notes.format}{how})"
+        detected = "" if format else ", detected from the content"
+        name = f"{path} ({reading.notes.format}{detected})"
         terminal.say(f"read {name}: {display.describe(reading.table)}")
         if reading.notes.repeated:
             number = len(reading.notes.repeated)

@@ -73,8 +73,8 @@ class Names(Sequence[str]):
 
     def find(self, names: "Iterable[str] | Names") -> NDArray[np.int64]:
         """The position of each of ``names`` in this sequence, -1 if it is missing."""
-        wanted = names if isinstance(names, Names) else Names(names)
-        positions = pc.index_in(wanted.plain(), value_set=self.plain())
+        names = names if isinstance(names, Names) else Names(names)
+        positions = pc.index_in(names.plain(), value_set=self.plain())
         return np.asarray(positions.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 

@@ -46,8 +46,8 @@ def dense(table: LabelTable, proportion: float, seed: int) -> LabelTable:
     """
     cells = _known_cells(table)
     draws = uniform(key(seed, "dense"), keys(table.ids))
-    wanted = np.array([_check_share(proportion) * len(table)])
-    number = int(_round_at_random(wanted, key(seed, "dense", "rounding"))[0])
+    exact = np.array([_check_share(proportion) * len(table)])
+    number = int(_round_at_random(exact, key(seed, "dense", "rounding"))[0])
     chosen = _smallest(draws, number)
     return table.with_cells(cells.where(np.repeat(chosen, np.diff(cells.starts))))
 

@@ -21,7 +21,7 @@ def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Lin
     Links of other classes are ignored with a warning; links of a class with itself are ignored. A
     mistake in the file is an error, and so is a file without any link between these classes.
     """
-    wanted = set(classes)
+    class_names = set(classes)
     links: list[Link] = []
     first_lines: dict[tuple[str, str], str] = {}
     for source, line, fields, (weight,) in read_named(path, _HEADER, numbers=1):
@@ -32,9 +32,9 @@ def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Lin
             first = first_lines[name, other]
             raise source.error(f"the link from '{name}' to '{other}' is already in {first}", line)
         first_lines[name, other] = line
-        if {name, other} <= wanted and name != other:
+        if {name, other} <= class_names and name != other:
             links.append((name, other, weight))
-    unknown_names = sorted({name for pair in first_lines for name in pair} - wanted)
+    unknown_names = sorted({name for pair in first_lines for name in pair} - class_names)
     if not links:
         hint = f"; not among the classes: {some(unknown_names)}" if unknown_names else ""
         raise Source(path).error(f"has no link between two classes of the labels{hint}")

@@ -46,7 +46,7 @@ class World:
         objects: mean number of objects per image; there is always at least one.
         tail: how unequal the class frequencies are. Relative to the most frequent class, the class
             of rank k = 0, 1, 2, ... has the frequency (k + 1)^-tail.
-        context: how many times likelier an object is on its preferred background than on another.
+        context: how many times as likely an object is on its preferred background as on another.
     """
 
     classes: int
@@ -149,7 +149,7 @@ def _draw_clutter(
 
 
 def _visible_boxes(owner: NDArray[np.int16], areas: list[int], labels: list[int]) -> list[Box]:
-    """The boxes of the objects of which enough is visible; ``areas`` are their full areas."""
+    """The boxes of the sufficiently visible objects; ``areas`` are the areas of whole objects."""
     boxes = []
     for number, (area, label) in enumerate(zip(areas, labels, strict=True)):
         visible = owner == number

@@ -1,22 +1,22 @@
-"""What several test modules use."""
+"""Fixtures and settings for all test modules."""
 
 import os
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, each on a core of its own
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel, each on one core
 
 import pytest
 from hypothesis import settings
 
 from partlabel.base import torchvision_shim  # noqa: F401  # before any module imports timm
 
-settings.register_profile("partlabel", deadline=None)  # a busy machine is no failure
+settings.register_profile("partlabel", deadline=None)  # a slow machine must not fail a test
 settings.load_profile("partlabel")
 
 
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty pictures; ``labels.csv`` knows all labels, ``partial.csv`` 60% of the training ones."""
+    """Forty images; ``labels.csv`` has all labels, ``partial.csv`` 60% of the training labels."""
     from partlabel.labels import formats, scenes, simulate
 
     folder = tmp_path_factory.mktemp("scene") / "s"

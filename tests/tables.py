@@ -1,4 +1,4 @@
-"""Label tables for hypothesis to try."""
+"""Hypothesis strategies for label tables."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from partlabel import LabelTable
 from partlabel.labels.cells import Cells, from_triples
 
-# any letter, and the characters that text formats trip over
+# any character, but often those that are special in some text format
 _LETTERS = st.one_of(
     st.sampled_from(list("abcXYZ019 ,;\"'&<>/|-_.éß漢🙂")),
     st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters="\ufffe\uffff\x7f"),
@@ -22,18 +22,19 @@ def tables(
     values: tuple[int, ...] = (-1, 0, 1),
     scores: bool = False,
     splits: bool = False,
-    silent: bool = True,
+    unlabelled: bool = True,
     in_order: bool = False,
 ) -> LabelTable:
-    """Small tables.
+    """Small label tables.
 
     Args:
-        values: what may stand in a cell.
-        scores: with scores and sources.
-        silent: there may be images and classes of which nothing is stated.
-        in_order: ids and classes sorted, for formats that do not keep their order.
+        values: the possible values of a cell.
+        scores: whether cells have scores and sources.
+        splits: whether images have splits.
+        unlabelled: whether there may be images and classes without known labels.
+        in_order: whether ids and classes are sorted, for formats that do not keep their order.
     """
-    ids = draw(st.lists(names, min_size=0 if silent else 1, max_size=6, unique=True))
+    ids = draw(st.lists(names, min_size=0 if unlabelled else 1, max_size=6, unique=True))
     classes = draw(st.lists(class_names, min_size=1, max_size=5, unique=True))
     if in_order:
         ids, classes = sorted(ids), sorted(classes)
@@ -41,23 +42,21 @@ def tables(
     cell = st.sampled_from(values)
     flat = draw(st.lists(cell, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
     matrix = np.array(flat, dtype=np.int8).reshape(shape)
-    if not silent:
-        spoken = [value for value in values if value != 0]
-        matrix[:, 0] = draw(st.sampled_from(spoken))
-        matrix[0, :] = draw(st.sampled_from(spoken))
+    if not unlabelled:
+        known_values = [value for value in values if value != 0]
+        matrix[:, 0] = draw(st.sampled_from(known_values))
+        matrix[0, :] = draw(st.sampled_from(known_values))
     table = LabelTable(ids, classes, matrix)
     if scores:
-        table = table.with_cells(draw(_scored(matrix)))
+        table = table.with_cells(draw(_cells_with_scores(matrix)))
     if splits:
-        which = st.lists(
-            st.sampled_from(["", "train", "val"]), min_size=len(ids), max_size=len(ids)
-        )
-        table = table.with_splits(draw(which))
+        split = st.sampled_from(["", "train", "val"])
+        table = table.with_splits(draw(st.lists(split, min_size=len(ids), max_size=len(ids))))
     return table
 
 
 @st.composite
-def _scored(draw: st.DrawFn, matrix: "np.typing.NDArray[np.int8]") -> Cells:
+def _cells_with_scores(draw: st.DrawFn, matrix: "np.typing.NDArray[np.int8]") -> Cells:
     size = matrix.size
     score = st.one_of(st.just(np.nan), st.floats(0, 1, width=32))
     scores = np.array(draw(st.lists(score, min_size=size, max_size=size)), dtype=np.float32)

@@ -1,3 +1,5 @@
+"""Freed memory stays in the process or returns to the system, as the two functions say."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +10,8 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc")
-def test_freed_memory_is_used_again_without_new_pages() -> None:
-    """Page faults of writing 64 MB ten times, in a process of its own."""
+def test_kept_memory_is_reused_without_page_faults() -> None:
+    """Counts the page faults of writing 64 MB ten times, in a new process."""
     code = """
 import resource, sys
 import numpy as np
@@ -25,23 +27,23 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     faults = [
         int(
             subprocess.run(
-                [sys.executable, "-c", code, how], capture_output=True, check=True
+                [sys.executable, "-c", code, mode], capture_output=True, check=True
             ).stdout
         )
-        for how in ("kept", "given-back")
+        for mode in ("kept", "given-back")
     ]
     assert faults[0] < faults[1] / 10
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc")
-def test_freed_memory_can_be_given_back() -> None:
+def test_kept_memory_can_be_given_back() -> None:
     code = """
 import numpy as np
 from benchmarks.report import resident
 from partlabel.base.allocation import give_back_memory, keep_freed_memory
 keep_freed_memory()
 blocks = [np.ones(1 << 22) for _ in range(8)]
-wall = np.ones(1 << 10)  # what is allocated last must not keep what is below it
+last = np.ones(1 << 10)  # a later allocation must not keep the freed blocks from going back
 del blocks
 held = resident()
 give_back_memory()

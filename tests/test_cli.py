@@ -1,4 +1,4 @@
-"""The commands as a user types them: what they print, write and return."""
+"""The commands for label files: their output, the files they write, and their exit codes."""
 
 import json
 import os
@@ -32,13 +32,13 @@ def test_inspect(labels: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "plain-disc" in text
     assert "splits: train 30 images (100.0% known), test 10 images" in text
     assert main(["inspect", str(labels), "--json"]) == 0
-    found = json.loads(out(capsys))
-    assert found["images"] == 40
-    assert found["classes"][0]["name"] == "plain-disc"
-    assert found["notes"]["format"] == "csv"
+    result = json.loads(out(capsys))
+    assert result["images"] == 40
+    assert result["classes"][0]["name"] == "plain-disc"
+    assert result["notes"]["format"] == "csv"
 
 
-def test_inspect_goes_on_where_others_stop(
+def test_inspect_reports_contradictions_where_convert_stops(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "t.csv"
@@ -54,15 +54,15 @@ def test_inspect_goes_on_where_others_stop(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_convert_there_and_back(
+def test_convert_to_each_format_and_back(
     format: str, labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = tmp_path / ("there.jsonl" if format == "hf" else "there")
-    assert main(["convert", str(labels), str(there), "--to", format]) == 0
+    converted = tmp_path / ("converted.jsonl" if format == "hf" else "converted")
+    assert main(["convert", str(labels), str(converted), "--to", format]) == 0
     unlisted = ["--unlisted", "absent"] if FORMATS[format].lists_only_present else []
     back = tmp_path / "back.csv"
-    assert main(["convert", str(there), str(back), *unlisted]) == 0
-    assert f"({format}, decided by content)" in out(capsys)
+    assert main(["convert", str(converted), str(back), *unlisted]) == 0
+    assert f"({format}, detected from the content)" in out(capsys)
     table, truth = read_labels(back), read_labels(labels)
     order = truth.classes.find(table.classes)
     assert (table.dense() == truth.dense()[:, order]).all()
@@ -109,7 +109,7 @@ def test_simulate(strategy: str, labels: Path, tmp_path: Path) -> None:
     assert expected.in_split("holdout").sum() == 6
 
 
-def test_merge_fills_only_what_lists_presence_alone(tmp_path: Path) -> None:
+def test_merge_applies_unlisted_only_to_formats_that_list_present_classes(tmp_path: Path) -> None:
     (tmp_path / "holes.csv").write_text("image,cat,dog\na,1,\n")
     (tmp_path / "verified.csv").write_text(
         "ImageID,Source,LabelName,Confidence\nb,verification,cat,1\nb,verification,dog,0\nc,v,cat,1\n"
@@ -122,9 +122,7 @@ def test_merge_fills_only_what_lists_presence_alone(tmp_path: Path) -> None:
     assert merged.dense().tolist() == [[1, 0], [1, -1], [1, 0], [1, -1]]
 
 
-def test_merge_notes_names_that_look_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_merge_points_out_similar_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text("image,cat\nx.jpg,1\n")
     (tmp_path / "b.csv").write_text("image,Cat\nphotos/x,1\n")
     names = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
@@ -144,25 +142,25 @@ def test_merge_of_three_does_not_depend_on_their_order(tmp_path: Path) -> None:
         assert read_labels(out).dense().tolist() == [[0]]
 
 
-def test_odd_streams(labels: Path, tmp_path: Path) -> None:
+def test_standard_streams_and_devices(labels: Path, tmp_path: Path) -> None:
     command = str(Path(sys.executable).parent / "partlabel")
     text = labels.read_bytes()
     done = subprocess.run([command, "inspect", "/dev/stdin"], input=text, capture_output=True)
     assert b"40 images" in done.stdout, done.stderr
     log = tmp_path / "log"
-    log.write_text("precious\n")
+    log.write_text("earlier output\n")
     with log.open("a") as stream:
         subprocess.run(
             [command, "convert", labels, "/dev/stdout", "--to", "csv"], stdout=stream, check=True
         )
-    assert log.read_text().startswith("precious\n")
+    assert log.read_text().startswith("earlier output\n")
     assert text.decode() in log.read_text()
     with Path("/dev/full").open("w") as stream:
         done = subprocess.run([command, "inspect", labels], stdout=stream, stderr=subprocess.PIPE)
     assert b"Traceback" not in done.stderr
-    odd = os.fsencode(tmp_path) + b"/l\xe9.csv"
-    Path(os.fsdecode(odd)).write_bytes(text)
-    done = subprocess.run([command, "inspect", odd], capture_output=True)
+    not_utf8 = os.fsencode(tmp_path) + b"/l\xe9.csv"
+    Path(os.fsdecode(not_utf8)).write_bytes(text)
+    done = subprocess.run([command, "inspect", not_utf8], capture_output=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -178,22 +176,24 @@ def test_inputs_are_not_overwritten(labels: Path, capsys: pytest.CaptureFixture[
     assert labels.read_bytes() == before
 
 
-def test_lossy_writes_say_so(
+def test_information_loss_is_reported(
     labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = ["convert", str(labels), str(tmp_path / "t.json"), "--to", "coco"]
     assert main(call) == 0
-    assert "what it can hold of 40 images" in out(capsys)
+    assert "(with losses, see the warning): 40 images" in out(capsys)
     assert main([*call, "--json"]) == 0
     assert json.loads(out(capsys))["lost"] == ["the splits"]
 
 
-def test_names_that_a_terminal_cannot_show(tmp_path: Path) -> None:
+def test_names_that_the_terminal_cannot_display(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("image,café\na,1\n")
     command = Path(sys.executable).parent / "partlabel"
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run([command, "inspect", path], capture_output=True, text=True, env=plain)
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [command, "inspect", path], capture_output=True, text=True, env=ascii_only
+    )
     assert done.returncode == 0, done.stderr
     assert "caf\\xe9" in done.stdout
 
@@ -207,7 +207,7 @@ def test_scenes(tmp_path: Path) -> None:
     assert main(call) == 2
 
 
-def test_warnings_are_told(
+def test_warnings_are_printed(
     labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["convert", str(labels), str(tmp_path / "t.json"), "--to", "coco"]) == 0
@@ -221,7 +221,7 @@ def test_warnings_are_told(
         (["inspect", "nothing.csv"], "there is no such file"),
         (["inspect", "LABELS", "--format", "cvs"], "did you mean 'csv'"),
         (["inspect", "LABELS", "--images", "nowhere"], "no such folder of images"),
-        (["convert", "LABELS", "x.unknown"], "its name does not tell the format"),
+        (["convert", "LABELS", "x.unknown"], "cannot choose a format by the file name"),
         (["convert", "LABELS", "no/such/folder.csv"], "its folder does not exist"),
         (["simulate", "LABELS", "x.csv", "--strategy", "singel-positive"], "did you mean"),
         (["simulate", "LABELS", "x.csv", "--strategy", "partial"], "needs a proportion"),
@@ -231,7 +231,7 @@ def test_warnings_are_told(
         (["inspect", "LABELS", "--imags", "x"], "No such option"),
     ],
 )
-def test_bad_calls(
+def test_wrong_arguments(
     call: list[str],
     message: str,
     labels: Path,
@@ -248,7 +248,7 @@ def test_bad_calls(
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_the_installed_command(labels: Path) -> None:
+def test_the_installed_command_line_script(labels: Path) -> None:
     command = Path(sys.executable).parent / "partlabel"
     done = subprocess.run([command, "inspect", labels, "--all"], capture_output=True, text=True)
     assert done.returncode == 0

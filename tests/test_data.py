@@ -1,4 +1,4 @@
-"""Pictures of every kind come out as upright RGB, and views depend on their counters alone."""
+"""Images of all formats and modes decode to upright RGB; views depend only on their counter."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ RED, SIZE = (200, 30, 40), 32
 
 
 def picture() -> Image.Image:
-    """Red above, black below."""
+    """An image with a red upper half and a black lower half."""
     image = Image.new("RGB", (40, 60), RED)
     image.paste((0, 0, 0), (0, 30, 40, 60))
     return image
 
 
 def colours(path: Path) -> tuple[list[int], list[int]]:
-    """The mean colour of the upper and of the lower quarter."""
+    """The mean colours of the upper and the lower quarter."""
     pixels = read_picture(path, SIZE).float()
     assert pixels.shape == (3, SIZE, SIZE)
     return [
@@ -32,13 +32,13 @@ def colours(path: Path) -> tuple[list[int], list[int]]:
     ]  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "gif", "bmp", "tiff"])
-def test_formats(ending: str, tmp_path: Path) -> None:
-    path = tmp_path / f"a.{ending}"
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "gif", "bmp", "tiff"])
+def test_file_formats(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{suffix}"
     picture().save(path)
-    above, below = colours(path)
-    assert above == pytest.approx(RED, abs=8)
-    assert below == pytest.approx((0, 0, 0), abs=8)
+    upper, lower = colours(path)
+    assert upper == pytest.approx(RED, abs=8)
+    assert lower == pytest.approx((0, 0, 0), abs=8)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -52,27 +52,27 @@ def test_exif_rotation(orientation: int, tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     stored.save(tmp_path / "a.jpg", exif=exif)
-    above, below = colours(tmp_path / "a.jpg")
-    assert above == pytest.approx(RED, abs=8)
-    assert below == pytest.approx((0, 0, 0), abs=8)
+    upper, lower = colours(tmp_path / "a.jpg")
+    assert upper == pytest.approx(RED, abs=8)
+    assert lower == pytest.approx((0, 0, 0), abs=8)
 
 
-def test_modes(tmp_path: Path) -> None:
+def test_colour_modes(tmp_path: Path) -> None:
     grey = picture().convert("L")
     level = grey.getpixel((0, 0))
     assert isinstance(level, int)
-    wide = Image.fromarray(np.asarray(grey).astype(np.uint16) << 8)
-    clear = picture().convert("RGBA")
-    clear.putalpha(Image.new("L", clear.size, 0))
+    sixteen_bit = Image.fromarray(np.asarray(grey).astype(np.uint16) << 8)
+    transparent = picture().convert("RGBA")
+    transparent.putalpha(Image.new("L", transparent.size, 0))
     palette = picture().quantize(4)
     for name, image, expected in [
         ("l.png", grey, [level] * 3),
         ("la.png", grey.convert("LA"), [level] * 3),
-        ("wide.png", wide, [level] * 3),
-        ("wide.tiff", wide, [level] * 3),
+        ("16bit.png", sixteen_bit, [level] * 3),
+        ("16bit.tiff", sixteen_bit, [level] * 3),
         ("p.png", palette, RED),
         ("cmyk.jpg", picture().convert("CMYK"), RED),
-        ("clear.png", clear, (255, 255, 255)),
+        ("transparent.png", transparent, (255, 255, 255)),
         ("bits.png", Image.new("1", (40, 60), 1), (255, 255, 255)),
         ("float.tiff", grey.convert("F"), [level] * 3),
     ]:
@@ -80,7 +80,7 @@ def test_modes(tmp_path: Path) -> None:
         assert colours(tmp_path / name)[0] == pytest.approx(list(expected), abs=8), name
 
 
-def test_animation_gives_its_first_frame(tmp_path: Path) -> None:
+def test_an_animation_gives_its_first_frame(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (20, 20), colour) for colour in (RED, (0, 0, 255))]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
     assert colours(tmp_path / "a.gif")[0] == pytest.approx(RED, abs=8)
@@ -88,14 +88,14 @@ def test_animation_gives_its_first_frame(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=300), st.integers(0, 200))
 @settings(max_examples=150, deadline=None)
-def test_damaged_files_are_broken_and_nothing_else(noise: bytes, at: int) -> None:
+def test_damaged_files_raise_no_other_error(noise: bytes, start: int) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.png"
         picture().save(path)
         good = path.read_bytes()
-        path.write_bytes(good[:at] + noise + good[at + len(noise) :])
+        path.write_bytes(good[:start] + noise + good[start + len(noise) :])
         try:
             pixels = read_picture(path, 16)
         except BrokenPictureError as error:
@@ -106,23 +106,24 @@ def test_damaged_files_are_broken_and_nothing_else(noise: bytes, at: int) -> Non
         assert "a.png" in message
 
 
-def test_bombs_are_refused(tmp_path: Path) -> None:
+def test_decompression_bombs_are_errors(tmp_path: Path) -> None:
     Image.new("1", (30000, 30000)).save(tmp_path / "bomb.png")
     with pytest.raises(BrokenPictureError, match="decompression bomb"):
         read_picture(tmp_path / "bomb.png", 16)
 
 
 @pytest.mark.parametrize("view", ["weak", "strong"])
-def test_views_depend_on_their_counter_alone(view: str) -> None:
-    pixels = torch.arange(3 * 32 * 32).reshape(3, 32, 32).remainder(251).to(torch.uint8)
+def test_views_depend_only_on_their_counter(view: str) -> None:
+    original = torch.arange(3 * 32 * 32).reshape(3, 32, 32).remainder(251).to(torch.uint8)
     torch.manual_seed(0)
-    first = [view_of(pixels, view, 0, epoch, "a") for epoch in range(20)]
-    before = torch.get_rng_state()
-    again = [view_of(pixels, view, 0, epoch, "a") for epoch in range(20)]
-    assert torch.equal(before, torch.get_rng_state())
+    first = [view_of(original, view, 0, epoch, "a") for epoch in range(20)]
+    state = torch.get_rng_state()
+    again = [view_of(original, view, 0, epoch, "a") for epoch in range(20)]
+    assert torch.equal(state, torch.get_rng_state())
     assert all(map(torch.equal, first, again))
-    assert len({one.numpy().tobytes() for one in first}) > (1 if view == "weak" else 10)
-    assert all(one.shape == pixels.shape and one.dtype == torch.uint8 for one in first)
+    assert len({pixels.numpy().tobytes() for pixels in first}) > (1 if view == "weak" else 10)
+    assert all(pixels.shape == original.shape for pixels in first)
+    assert all(pixels.dtype == torch.uint8 for pixels in first)
 
 
 def test_batches_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
@@ -130,16 +131,16 @@ def test_batches_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     for number in range(10):
         paths.append(tmp_path / f"{number}.png")
         Image.effect_noise((20, 20), 80).save(paths[-1])
-    paths[3].write_bytes(b"nothing")
+    paths[3].write_bytes(b"not an image")
     pictures = Pictures([path.name for path in paths], paths, SIZE, seed=1)
     rows = in_batches(np.random.default_rng(0).permutation(10), 4)
     runs = [list(pictures.batches(rows, ("weak", "strong"), 5, workers)) for workers in (0, 2)]
-    for one, other in zip(*runs, strict=True):
-        assert np.array_equal(one.rows, other.rows)
-        assert one.broken == other.broken
+    for batch, other in zip(*runs, strict=True):
+        assert np.array_equal(batch.rows, other.rows)
+        assert batch.broken == other.broken
         for view in ("weak", "strong"):
-            assert torch.equal(one.views[view], other.views[view])
-    assert {row: "3.png" in message for run in runs[0] for row, message in run.broken.items()} == {
-        3: True
-    }
-    assert 3 not in np.concatenate([run.rows for run in runs[0]])
+            assert torch.equal(batch.views[view], other.views[view])
+    broken = {row: message for batch in runs[0] for row, message in batch.broken.items()}
+    assert list(broken) == [3]
+    assert "3.png" in broken[3]
+    assert 3 not in np.concatenate([batch.rows for batch in runs[0]])

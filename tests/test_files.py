@@ -1,4 +1,4 @@
-"""Atomic writes: after any failure, what was there before is there, and nothing else."""
+"""Atomic writes: any failure leaves the old file in place, and no other file."""
 
 import subprocess
 import sys
@@ -14,11 +14,11 @@ class BrokenError(Exception):
     pass
 
 
-def break_after(_: object) -> None:
+def raise_after(_: object) -> None:
     raise BrokenError
 
 
-def test_a_file_is_replaced_at_the_end(tmp_path: Path) -> None:
+def test_the_file_is_replaced_when_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("old")
     with atomic_file(path) as stream:
@@ -28,25 +28,25 @@ def test_a_file_is_replaced_at_the_end(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("old")
     with pytest.raises(BrokenError), atomic_file(path) as stream:
-        break_after(stream.write(b"ne"))
+        raise_after(stream.write(b"ne"))
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
-    for path, why in [
+    for path, reason in [
         (tmp_path / "no" / "f", "its folder does not exist"),
         (tmp_path / "file" / "f", "a file, not a folder"),
         (tmp_path / "folder", "it is a folder"),
         (tmp_path / ("x" * 300), "too long"),
     ]:
-        with pytest.raises(InputError, match=why), atomic_file(path):
+        with pytest.raises(InputError, match=reason), atomic_file(path):
             pass
     with pytest.raises(InputError, match="not an empty folder"), atomic_folder(tmp_path):
         pass
@@ -64,7 +64,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "new"
 
 
-def test_modes_are_kept_and_protection_is_heeded(tmp_path: Path) -> None:
+def test_modes_are_kept_and_write_protection_is_respected(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("old")
     path.chmod(0o600)
@@ -83,10 +83,10 @@ def test_devices_are_written_directly() -> None:
     assert not Path("/dev/null").is_file()
 
 
-def test_a_folder_appears_whole(tmp_path: Path) -> None:
+def test_a_folder_appears_only_when_complete(tmp_path: Path) -> None:
     path = tmp_path / "d"
     with pytest.raises(BrokenError), atomic_folder(path) as folder:
-        break_after((folder / "a").write_text("x"))
+        raise_after((folder / "a").write_text("x"))
     assert list(tmp_path.iterdir()) == []
     with atomic_folder(path) as folder:
         (folder / "a").write_text("x")
@@ -103,18 +103,18 @@ table = LabelTable([f"{i}.jpg" for i in range(20_000)], ["x"], [[1]] * 20_000)
 try:
     write_labels(table, sys.argv[1], sys.argv[2])
 except JobError as error:
-    print("refused:", error)
+    print("JobError:", error)
 """
 
 
 @pytest.mark.parametrize("format", ["csv", "cells", "coco", "hf", "arrow", "label-studio"])
-def test_a_full_disk(format: str, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_old_file(format: str, tmp_path: Path) -> None:
     path = tmp_path / ("f.jsonl" if format == "hf" else "f")
     path.write_text("old")
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(path), format], capture_output=True, text=True
     )
-    assert "refused:" in done.stdout, done.stderr
+    assert "JobError:" in done.stdout, done.stderr
     assert "nothing was changed" in done.stdout
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

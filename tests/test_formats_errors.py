@@ -1,4 +1,4 @@
-"""Bad label files get a message that names the file, the place and the fix; never a traceback."""
+"""Bad label files raise an error that names the file, the location and the fix."""
 
 import codecs
 import json
@@ -17,7 +17,7 @@ from partlabel.labels.formats.source import LONGEST_LINE
 from partlabel.labels.storage import check
 
 
-def fails(path: Path, content: bytes | str, format: str | None = None) -> str:
+def error_of(path: Path, content: bytes | str, format: str | None = None) -> str:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InputError) as caught:
         read_labels(path, format, unlisted="unknown")
@@ -32,36 +32,39 @@ CSV = [
     ('image,cat\n"x\ny",1\nb,1\nc,x\n', "FILE, line 5, column 'cat': 'x' is not allowed"),
     ("image,cat,dog\na,1\n", "FILE, line 2: 2 fields, but the header has 3"),
     ("image,cat\na,1\nb,1,1\n", "FILE, line 3: 3 fields, but the header has 2"),
-    ("image,cat,cat\na,1,1\n", "the column 'cat' is there twice (columns 2 and 3)"),
+    ("image,cat,cat\na,1,1\n", "the column 'cat' occurs twice (columns 2 and 3)"),
     ("image,cat,\na,1,1\n", "line 1: column 3 has no name"),
     ("image,cat\n,1\n", "line 2, column 'image': '' is not allowed; an image needs a name"),
     ("image,cat\na,1\na,0\n", "image 'a', class 'cat': line 2 (present) and line 3 (absent)"),
     ("image,split,cat\na,x,1\na,y,1\n", "line 2: image 'a' is in two splits"),
-    ("image\na\n", "looks like no label format"),
-    ("image,cat\na\0,1\n", "FILE, line 2: a NUL byte"),
+    ("image\na\n", "matches no label format"),
+    ("image,cat\na\0,1\n", "FILE, line 2: has a NUL byte"),
     ("", "the file is empty"),
     ("\n\n", "the file is empty"),
     (
         "name;cat\na;1\n",
-        "(its header is 'name, cat'); call the first column 'image', or say --format",
+        "(its header is 'name, cat'); rename the first column to 'image', or use --format",
     ),
     (",image,cat\n0,a,1\n", "write it without an index"),
-    ("image,class\na,cat\n", "a row a label has the columns image,class,value"),
+    ("image,class\na,cat\n", "one row per label has the columns image,class,value"),
     ("image,cat,dog\na,1,5\nb,7,1\n", "line 2, column 'dog': '5'"),
     ('image,cat\n"a,1\n', "line 2: 1 field, but the header has 2"),
     ('image,"c\nd"\na,1\n', "control characters or line breaks"),
-    ("image,class,value\na,1,1\n", "several formats; say which: --format csv or --format cells"),
+    (
+        "image,class,value\na,1,1\n",
+        "choose one with --format csv or --format cells",
+    ),
     ("image,class,value\n", "several formats"),
 ]
 
 
 @pytest.mark.parametrize(("content", "message"), CSV)
 def test_csv(content: str, message: str, tmp_path: Path) -> None:
-    assert message in fails(tmp_path / "labels.csv", content)
+    assert message in error_of(tmp_path / "labels.csv", content)
 
 
 @pytest.mark.parametrize("first", ["image", "filename", "File", "path", "photo"])
-def test_words_for_labels_and_for_the_image(first: str, tmp_path: Path) -> None:
+def test_other_words_for_labels_and_for_the_image_column(first: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(
         f"{first},split,cat,dog\na.jpg,train,yes,No\nb.jpg,test,TRUE,\nc.jpg,,0,false\n"
@@ -80,11 +83,11 @@ def test_words_for_labels_and_for_the_image(first: str, tmp_path: Path) -> None:
         "file,class,value\na.jpg,1,1\n",
     ],
 )
-def test_other_tables_with_a_file_column_are_no_label_files(content: str, tmp_path: Path) -> None:
-    assert "looks like no label format" in fails(tmp_path / "t.csv", content)
+def test_other_tables_with_a_file_column_match_no_format(content: str, tmp_path: Path) -> None:
+    assert "matches no label format" in error_of(tmp_path / "t.csv", content)
 
 
-def test_classes_that_are_words_for_labels(tmp_path: Path) -> None:
+def test_classes_called_yes_and_no(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,class,value\na,yes,1\na,no,0\n")
     table = read_labels(tmp_path / "t.csv")
     assert list(table.classes) == ["no", "yes"]
@@ -93,7 +96,7 @@ def test_classes_that_are_words_for_labels(tmp_path: Path) -> None:
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
     content = 'image,cat\r\n\r\n"x\r\ny",1\r\n\r\nb,so\r\n'
-    assert "line 6, column 'cat': 'so'" in fails(tmp_path / "t", content, "csv")
+    assert "line 6, column 'cat': 'so'" in error_of(tmp_path / "t", content, "csv")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
     ],
 )
 def test_cells(content: str, message: str, tmp_path: Path) -> None:
-    assert message in fails(tmp_path / "labels.csv", content, "cells")
+    assert message in error_of(tmp_path / "labels.csv", content, "cells")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_cells(content: str, message: str, tmp_path: Path) -> None:
     ],
 )
 def test_open_images(content: str, message: str, tmp_path: Path) -> None:
-    assert message in fails(tmp_path / "labels.csv", content, "open-images")
+    assert message in error_of(tmp_path / "labels.csv", content, "open-images")
 
 
 def coco(**changes: object) -> str:
@@ -137,7 +140,7 @@ def coco(**changes: object) -> str:
     ("content", "message"),
     [
         ("{", "FILE, line 1, column 2: not valid JSON"),
-        ("[1, 2]", "looks like no label format"),
+        ("[1, 2]", "matches no label format"),
         (b'{"a": "\xff"}', "not valid JSON"),
         ("[" * 100_000, "nested too deeply"),
         ('{"images": [], "annotations": [], "categories": 3}', "the document.categories"),
@@ -145,7 +148,7 @@ def coco(**changes: object) -> str:
         (coco(images=[{"file_name": "a"}]), "images[0]: 'id' is missing"),
         (coco(images=[{"id": 1}]), "images[0]: 'file_name' is missing"),
         (coco(images=[{"id": True, "file_name": "a"}]), "images[0].id: expected a whole number"),
-        (coco(images=[{"id": 1, "file_name": "a"}] * 2), "the image 'a' is there twice"),
+        (coco(images=[{"id": 1, "file_name": "a"}] * 2), "the image 'a' occurs twice"),
         (coco(categories=[{"id": 1, "name": 5}]), "categories[0].name: expected a text, found 5"),
         (coco(annotations=[{"image_id": 9, "category_id": 1}]), "there is no image with id 9"),
         (coco(annotations=[{"image_id": 1, "category_id": 9}]), "no category with id 9"),
@@ -154,44 +157,44 @@ def coco(**changes: object) -> str:
     ],
 )
 def test_json(content: bytes | str, message: str, tmp_path: Path) -> None:
-    assert message in fails(tmp_path / "labels.json", content)
+    assert message in error_of(tmp_path / "labels.json", content)
 
 
 def test_lvis_contradiction(tmp_path: Path) -> None:
     content = coco(images=[{"id": 1, "file_name": "a", "neg_category_ids": [1]}])
-    message = fails(tmp_path / "labels.json", content)
+    message = error_of(tmp_path / "labels.json", content)
     assert "annotations[0] (present) and images[0].neg_category_ids (absent)" in message
 
 
 def test_label_studio(tmp_path: Path) -> None:
     result = {"from_name": "x", "type": "choices", "value": {"choices": ["maybe"]}}
     task = {"data": {"image": "a"}, "annotations": [{"result": [result]}]}
-    message = fails(tmp_path / "t.json", json.dumps([task]))
+    message = error_of(tmp_path / "t.json", json.dumps([task]))
     assert "task [0].annotations[0]: the choice for 'x' is ['maybe']" in message
-    assert "task [0].data: 'image' is missing" in fails(tmp_path / "t.json", '[{"data": {}}]')
+    assert "task [0].data: 'image' is missing" in error_of(tmp_path / "t.json", '[{"data": {}}]')
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ('{"file_name": "a", "x": 1}\n{"file_name": "b", "x": 2}\n', "line 2, column 'x': '2'"),
-        ('{"file_name": "a", "x": "a cat"}\n', "take other columns out"),
+        ('{"file_name": "a", "x": "a cat"}\n', "remove other columns"),
         ('{"file_name": "a", "x": 1}\n[1]\n', "line 2: expected a JSON object"),
         ('{"file_name": "a", "x": 1}\n{"file_name"\n', "line 2: not valid JSON"),
         ('{"file_name": null, "x": 1}\n', "an image needs a name"),
-        ('{"file_name": "a", "x": 1, "x": 0}\n', "line 1: not valid JSON: 'x' is there twice"),
+        ('{"file_name": "a", "x": 1, "x": 0}\n', "line 1: not valid JSON: 'x' occurs twice"),
         ('{"name": "a", "x": 1}\n', "no column is called 'file_name'"),
     ],
 )
 def test_json_lines(content: str, message: str, tmp_path: Path) -> None:
-    assert message in fails(tmp_path / "metadata.jsonl", content)
+    assert message in error_of(tmp_path / "metadata.jsonl", content)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("<annotation>", "not a readable XML file"),
-        ("<a/>", "a VOC file starts with <annotation>"),
+        ("<a/>", "the root of a VOC file is <annotation>"),
         ("<annotation><object/></annotation>", "object 1 has no <name>"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><annotation/>', "declares entities"),
         ('<?xml version="1.0" encoding="nonsense"?><annotation/>', "not a readable XML file"),
@@ -204,15 +207,15 @@ def test_voc(content: str, message: str, tmp_path: Path) -> None:
     assert message in str(caught.value)
 
 
-def test_folders_that_are_no_labels(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="looks like no label format"):
+def test_folders_without_labels(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="matches no label format"):
         read_labels(tmp_path)
     for format in FORMATS:
         with pytest.raises(InputError):
             read_labels(tmp_path, format, unlisted="unknown")
 
 
-def test_paths_that_are_none(tmp_path: Path) -> None:
+def test_wrong_paths(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing", "a\0b", "x" * 5000):
         with pytest.raises(InputError):
             read_labels(path)
@@ -222,8 +225,8 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*read as Latin-1")
-def test_odd_but_right_files(tmp_path: Path) -> None:
-    right = LabelTable(["a,b.jpg", "é.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
+def test_unusual_but_valid_files(tmp_path: Path) -> None:
+    expected = LabelTable(["a,b.jpg", "é.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
     text = 'image,cat,dog\n"a,b.jpg",1,\né.jpg,0,1\n'
     for content in (
         text.encode(),
@@ -245,13 +248,13 @@ def test_odd_but_right_files(tmp_path: Path) -> None:
         text.replace(",1,\n", ",1,NaN\n").encode(),
     ):
         (tmp_path / "t.csv").write_bytes(content)
-        assert read_labels(tmp_path / "t.csv") == right, content
+        assert read_labels(tmp_path / "t.csv") == expected, content
     assert read(tmp_path / "t.csv").notes.remarks == []
     (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
     assert read(tmp_path / "t.csv").notes.remarks == ["not UTF-8, read as Latin-1"]
 
 
-def test_an_image_twice_with_the_same_or_other_labels(tmp_path: Path) -> None:
+def test_an_image_that_occurs_twice(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,cat,dog\na,1,\nb,1,1\na,1,0\n")
     reading = read(tmp_path / "t.csv")
     assert reading.table.dense().tolist() == [[1, -1], [1, 1]]
@@ -264,7 +267,7 @@ def test_an_image_twice_with_the_same_or_other_labels(tmp_path: Path) -> None:
     ]
 
 
-def test_a_machine_score_beside_a_verified_label(tmp_path: Path) -> None:
+def test_a_machine_score_and_a_verified_label_of_the_same_cell(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "ImageID,Source,LabelName,Confidence\na,machine,x,0.75\na,verification,x,1\n"
     )
@@ -274,7 +277,7 @@ def test_a_machine_score_beside_a_verified_label(tmp_path: Path) -> None:
     assert reading.notes.repeated == []
 
 
-def test_scores_next_to_0_and_1_are_no_labels(tmp_path: Path) -> None:
+def test_scores_close_to_0_and_1_are_not_labels(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = "".join(
         f"a,machine,{name},{score}\n"
@@ -290,7 +293,7 @@ def test_scores_next_to_0_and_1_are_no_labels(tmp_path: Path) -> None:
 
 def test_an_image_in_two_splits(tmp_path: Path) -> None:
     tasks = [{"data": {"image": "a", "split": split}} for split in ("train", "test")]
-    assert "is in two splits" in fails(tmp_path / "t.json", json.dumps(tasks))
+    assert "is in two splits" in error_of(tmp_path / "t.json", json.dumps(tasks))
     for name in ("Annotations", "ImageSets/Main"):
         (tmp_path / "voc" / name).mkdir(parents=True)
     for stem in "123":
@@ -308,21 +311,21 @@ def test_many_contradictions_are_found_in_one_pass(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [f"{i},{value}\n" for i in range(3000) for value in (1, 0)]
     path.write_text("image,cat\n" + "".join(rows))
-    found = read(path, strict=False).notes.contradictions
-    assert len(found) == 3000
-    assert found[-1].where == ("line 6,000 (present)", "line 6,001 (absent)")
+    contradictions = read(path, strict=False).notes.contradictions
+    assert len(contradictions) == 3000
+    assert contradictions[-1].where == ("line 6,000 (present)", "line 6,001 (absent)")
 
 
-def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
+def test_an_endless_line_is_not_read_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     with path.open("wb") as stream:
         stream.write(b"image,cat\na,1\n" + b"x" * (LONGEST_LINE * 2 + 1))
-        stream.truncate(2 << 30)  # a hole up to two gigabytes
+        stream.truncate(2 << 30)  # a sparse file of two gigabytes
     with pytest.raises(InputError, match="a line is longer than 16 MiB"):
         read_labels(path)
 
 
-def test_a_damaged_saved_table_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_saved_table_is_an_error(tmp_path: Path) -> None:
     table = LabelTable(["a", "b"], ["x", "y"], [[1, -1], [0, 1]])
     cells = table.cells
     cells.columns[:] = 7
@@ -350,17 +353,17 @@ SAMPLES = {
 
 @st.composite
 def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
-    """A good file with some of its bytes cut out, repeated, or replaced."""
+    """A valid file with some bytes removed, repeated, or replaced."""
     format = draw(st.sampled_from(sorted(SAMPLES)))
     content = bytearray(SAMPLES[format])
     for _ in range(draw(st.integers(0, 4))):
-        at = draw(st.integers(0, len(content)))
-        end = min(len(content), at + draw(st.integers(0, 12)))
-        odd = st.sampled_from(
+        start = draw(st.integers(0, len(content)))
+        end = min(len(content), start + draw(st.integers(0, 12)))
+        special = st.sampled_from(
             [b"", b"\0", b'"', b"\n", b",", b"\xff", b"[", b"}", b"1", b"\r", b"1e999"]
         )
-        content[at:end] = draw(
-            st.one_of(odd, st.binary(max_size=4), st.just(bytes(content[at:end] * 2)))
+        content[start:end] = draw(
+            st.one_of(special, st.binary(max_size=4), st.just(bytes(content[start:end] * 2)))
         )
     return format, bytes(content)
 
@@ -368,34 +371,34 @@ def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
 @pytest.mark.filterwarnings("ignore:.*read as Latin-1")
 @given(mutated(), st.booleans())
 @settings(max_examples=600, deadline=None)
-def test_fuzzed_files_are_read_or_refused(case: tuple[str, bytes], forced: bool) -> None:
+def test_fuzzed_files_are_read_or_an_input_error(case: tuple[str, bytes], forced: bool) -> None:
     format, content = case
-    read_or_refuse(content, format if forced else None)
+    read_or_input_error(content, format if forced else None)
 
 
 @pytest.mark.filterwarnings("ignore:.*read as Latin-1")
 @given(st.binary(max_size=200), st.sampled_from([None, *FORMATS]))
 @settings(max_examples=400, deadline=None)
-def test_any_bytes_are_read_or_refused(content: bytes, format: str | None) -> None:
-    read_or_refuse(content, format)
+def test_any_bytes_are_read_or_an_input_error(content: bytes, format: str | None) -> None:
+    read_or_input_error(content, format)
 
 
 @pytest.mark.parametrize("format", ["arrow", "cells"])
-def test_fuzzed_binary_files_are_read_or_refused(format: str, tmp_path: Path) -> None:
+def test_fuzzed_binary_files_are_read_or_an_input_error(format: str, tmp_path: Path) -> None:
     path = tmp_path / ("t.arrow" if format == "arrow" else "t.parquet")
     write_labels(LabelTable(["a", "b"], ["x", "y"], [[1, -1], [1, 1]]), path, format)
     good = path.read_bytes()
 
     @given(st.integers(0, len(good) - 1), st.binary(min_size=1, max_size=3))
     @settings(max_examples=300, deadline=None)
-    def try_change(at: int, change: bytes) -> None:
-        read_or_refuse(good[:at] + change + good[at + len(change) :], None)
-        read_or_refuse(good[:at], format)
+    def try_change(start: int, change: bytes) -> None:
+        read_or_input_error(good[:start] + change + good[start + len(change) :], None)
+        read_or_input_error(good[:start], format)
 
     try_change()
 
 
-def read_or_refuse(content: bytes, format: str | None) -> None:
+def read_or_input_error(content: bytes, format: str | None) -> None:
     path = Path(os.environ.get("TMPDIR", "/tmp")) / f"partlabel-fuzz-{os.getpid()}"
     path.write_bytes(content)
     message = None

@@ -1,4 +1,4 @@
-"""read(write(table)) == table, for every table that a format can hold."""
+"""Writing a table and reading it again gives the same table, if the format can hold it."""
 
 import json
 import tempfile
@@ -16,18 +16,18 @@ from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.labels.formats import FORMATS
 from tables import tables
 
-# format, file name, what tables it holds, how it must be read
-HOLDS: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
+# format, file name, the tables that the format can hold, arguments for reading
+CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
     ("csv", "t.csv", tables(splits=True), {}),
-    ("cells", "t.csv", tables(scores=True, silent=False, in_order=True), {}),
-    ("cells", "t.parquet", tables(scores=True, silent=False, in_order=True), {}),
-    ("open-images", "t.csv", tables(silent=False, in_order=True), {}),
+    ("cells", "t.csv", tables(scores=True, unlabelled=False, in_order=True), {}),
+    ("cells", "t.parquet", tables(scores=True, unlabelled=False, in_order=True), {}),
+    ("open-images", "t.csv", tables(unlabelled=False, in_order=True), {}),
     ("coco", "t.json", tables(values=(0, 1)), {"unlisted": "unknown"}),
     ("coco", "t.json", tables(values=(-1, 1)), {"unlisted": "absent"}),
     ("lvis", "t.json", tables(), {}),
-    ("voc", "t", tables(values=(0, 1), silent=False, in_order=True), {"unlisted": "unknown"}),
-    ("voc", "t", tables(values=(-1, 1), silent=False, in_order=True), {"unlisted": "absent"}),
-    ("label-studio", "t.json", tables(silent=False, in_order=True, splits=True), {}),
+    ("voc", "t", tables(values=(0, 1), unlabelled=False, in_order=True), {"unlisted": "unknown"}),
+    ("voc", "t", tables(values=(-1, 1), unlabelled=False, in_order=True), {"unlisted": "absent"}),
+    ("label-studio", "t.json", tables(unlabelled=False, in_order=True, splits=True), {}),
     ("hf", "t.jsonl", tables(splits=True), {}),
     ("hf", "t.csv", tables(splits=True), {}),
     ("hf", "t.parquet", tables(splits=True), {}),
@@ -36,36 +36,38 @@ HOLDS: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
 ]
 
 
-def through(table: LabelTable, name: str, file: str, how: dict[str, Any]) -> LabelTable:
+def write_and_read(
+    table: LabelTable, name: str, file: str, arguments: dict[str, Any]
+) -> LabelTable:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / file
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             write_labels(table, path, name)
-        return read_labels(path, name, **how)
+        return read_labels(path, name, **arguments)
 
 
-@pytest.mark.parametrize("case", HOLDS, ids=lambda case: f"{case[0]}-{case[1]}-{case[3]}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[3]}")
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_round_trip(case: Any, data: st.DataObject) -> None:
-    name, file, holds, how = case
-    table = data.draw(holds)
+    name, file, strategy, arguments = case
+    table = data.draw(strategy)
     if name == "voc":
-        # an image is a file there; its name decides the order of the images
+        # each image is a file there, and images are read in the order of the file names
         assume(len({Path(i).stem for i in table.ids}) == len(table))
         order = sorted(range(len(table)), key=lambda row: f"{Path(table.ids[row]).stem}.xml")
         table = table.subset(order)
         present = (table.dense() == 1).any(axis=0)
         assume(present.all())
     if name == "hf" and ({"file_name", "split"} & set(table.classes) or not len(table)):
-        return  # refused: see test_tables_that_could_not_be_read_back
-    assert through(table, name, file, how) == table
+        return  # an error: see test_tables_that_cannot_be_written
+    assert write_and_read(table, name, file, arguments) == table
 
 
-def test_tables_that_could_not_be_read_back(tmp_path: Path) -> None:
+def test_tables_that_cannot_be_written(tmp_path: Path) -> None:
     for name in ("split", "file_name"):
-        with pytest.raises(InputError, match=f"keeps the column '{name}'"):
+        with pytest.raises(InputError, match=f"no class can be called '{name}'"):
             write_labels(LabelTable(["a"], [name], [[1]]), tmp_path / "t.jsonl")
     with pytest.raises(InputError, match="without images"):
         write_labels(LabelTable([], ["x"], []), tmp_path / "t.jsonl")
@@ -75,7 +77,7 @@ def test_tables_that_could_not_be_read_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_orders_that_are_lost_are_told(tmp_path: Path) -> None:
+def test_a_lost_order_is_warned_about(tmp_path: Path) -> None:
     table = LabelTable(["b", "a"], ["zebra", "ant"], [[1, 1], [1, 1]])
     for format in ("cells", "open-images", "label-studio", "voc"):
         lost = warning_of(table, tmp_path / format, format)
@@ -83,14 +85,14 @@ def test_orders_that_are_lost_are_told(tmp_path: Path) -> None:
     assert "the order of the images" in lost
 
 
-def test_tabs(tmp_path: Path) -> None:
+def test_a_tsv_file_has_tabs(tmp_path: Path) -> None:
     write_labels(full(), tmp_path / "t.tsv")
     assert (tmp_path / "t.tsv").read_text().startswith("image\tsplit\tcat\tdog\n")
     assert read_labels(tmp_path / "t.tsv") == full()
 
 
-def test_every_format_is_tried() -> None:
-    assert {case[0] for case in HOLDS} == set(FORMATS)
+def test_every_format_has_a_case() -> None:
+    assert {case[0] for case in CASES} == set(FORMATS)
 
 
 def full() -> LabelTable:
@@ -99,8 +101,8 @@ def full() -> LabelTable:
     )
 
 
-@pytest.mark.parametrize("case", HOLDS, ids=lambda case: f"{case[0]}-{case[1]}")
-def test_format_is_decided_by_content(case: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_the_format_is_detected_from_the_content(case: Any, tmp_path: Path) -> None:
     name, file, _, _ = case
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartlabelWarning)
@@ -122,19 +124,19 @@ def test_positives_only_needs_unlisted(format: str, tmp_path: Path) -> None:
     assert read_labels(tmp_path / "out", unlisted="unknown").dense().tolist() == [[1, 0], [0, 1]]
 
 
-def test_unlisted_absent_makes_no_sense_where_every_cell_is_listed(tmp_path: Path) -> None:
+def test_unlisted_absent_is_an_error_for_formats_that_list_every_label(tmp_path: Path) -> None:
     write_labels(full(), tmp_path / "t.csv")
-    with pytest.raises(InputError, match="lists every cell"):
+    with pytest.raises(InputError, match="lists every label"):
         read_labels(tmp_path / "t.csv", unlisted="absent")
     assert read_labels(tmp_path / "t.csv", unlisted="unknown") == full()
 
 
-def test_unlisted_fills_long_formats(tmp_path: Path) -> None:
+def test_unlisted_absent_fills_long_formats(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "ImageID,Source,LabelName,Confidence\na,verification,x,1\nb,machine,y,0.5\n"
     )
     table = read_labels(tmp_path / "t.csv", unlisted="absent")
-    assert table.dense().tolist() == [[1, -1], [-1, 0]]  # a scored cell is listed
+    assert table.dense().tolist() == [[1, -1], [-1, 0]]  # a cell with a score is listed
     assert table.scores()[1, 1] == 0.5
 
 
@@ -144,13 +146,13 @@ def warning_of(table: LabelTable, path: Path, format: str) -> str:
     return str(caught[0].message)
 
 
-def test_writers_say_what_they_drop(tmp_path: Path) -> None:
+def test_writers_warn_about_lost_information(tmp_path: Path) -> None:
     table = LabelTable(["a", "b"], ["x", "y", "z"], [[1, -1, 0], [0, 0, 0]], ["train", ""])
-    assert "1 cell are known to be absent" in warning_of(table, tmp_path / "t", "coco")
+    assert "between 1 absent label and 4 unknown" in warning_of(table, tmp_path / "t", "coco")
     assert "the splits" in warning_of(table, tmp_path / "t", "lvis")
     lost = warning_of(table, tmp_path / "t", "cells")
-    assert "1 class of which nothing is stated" in lost
-    assert "1 image of which nothing is stated" in lost
+    assert "1 class without entries" in lost
+    assert "1 image without entries" in lost
     assert "2 classes" in warning_of(table, tmp_path / "voc", "voc")
     scored = read_cells(tmp_path, "image,class,value,score,source\na,x,1,0.9,model\na,y,,0.2,\n")
     for format in ("csv", "chexpert", "hf", "lvis", "label-studio"):
@@ -159,7 +161,7 @@ def test_writers_say_what_they_drop(tmp_path: Path) -> None:
         assert "2 scores" in lost
         assert "model" in lost
     lost = warning_of(scored, tmp_path / "oi.csv", "open-images")
-    assert "1 score" in lost  # that of the unknown cell stays
+    assert "1 score" in lost  # the score of the unknown label is kept
     assert read_labels(tmp_path / "oi.csv").scores()[0, 1] == np.float32(0.2)
 
 
@@ -175,7 +177,7 @@ def test_cells_keep_value_score_and_source(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_text() == text
 
 
-def test_format_of_a_new_file_goes_by_its_name(tmp_path: Path) -> None:
+def test_the_format_of_a_new_file_depends_on_its_name(tmp_path: Path) -> None:
     table = full().with_splits(None)
     for file, format in [
         ("t.csv", "csv"),
@@ -209,16 +211,16 @@ def test_lvis_as_published(tmp_path: Path) -> None:
 
 
 def test_voc_difficult_objects_are_unknown_and_splits_come_from_imagesets(tmp_path: Path) -> None:
-    notes = tmp_path / "Annotations"
-    notes.mkdir()
-    thing = "<object><name>{}</name><difficult>{}</difficult></object>"
+    annotations = tmp_path / "Annotations"
+    annotations.mkdir()
+    template = "<object><name>{}</name><difficult>{}</difficult></object>"
     for stem, objects in {
         "1": [("cat", 0), ("cat", 1), ("dog", 1)],
         "2": [("dog", 0)],
         "3": [],
     }.items():
-        body = "".join(thing.format(*item) for item in objects)
-        (notes / f"{stem}.xml").write_text(f"<annotation>{body}</annotation>")
+        body = "".join(template.format(*item) for item in objects)
+        (annotations / f"{stem}.xml").write_text(f"<annotation>{body}</annotation>")
     sets = tmp_path / "ImageSets" / "Main"
     sets.mkdir(parents=True)
     (sets / "train.txt").write_text("1\n")
@@ -231,7 +233,7 @@ def test_voc_difficult_objects_are_unknown_and_splits_come_from_imagesets(tmp_pa
     assert table.splits == ["train", "val", ""]
 
 
-def test_chexpert_keeps_uncertain_apart(tmp_path: Path) -> None:
+def test_chexpert_counts_uncertain_labels(tmp_path: Path) -> None:
     from partlabel.labels.formats import read
 
     (tmp_path / "t.csv").write_text(
@@ -280,7 +282,7 @@ def test_label_studio_as_exported(tmp_path: Path) -> None:
     assert table.dense().tolist() == [[1], [0]]
 
 
-def test_images_that_the_file_does_not_mention_join(tmp_path: Path) -> None:
+def test_images_that_the_file_does_not_mention_are_added(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()
     for name in ("a.jpg", "b.jpg"):

@@ -1,4 +1,4 @@
-"""What inspect finds in labels and in image files."""
+"""Summaries of label tables, and checks of image files."""
 
 import json
 from pathlib import Path
@@ -12,20 +12,20 @@ from partlabel.labels.formats import read
 from partlabel.labels.inspection import SplitSummary, inspect
 
 
-def test_counts() -> None:
+def test_summary_counts() -> None:
     table = LabelTable(
         ["a", "b", "c"], ["x", "y"], [[1, 0], [-1, 0], [0, 0]], ["train", "train", ""]
     )
-    found = inspect(table)
-    assert (found.images, found.known, found.nothing_known) == (3, 2 / 6, 1)
-    assert found.splits == [SplitSummary("train", 2, 0.5), SplitSummary("(none)", 1, 0.0)]
-    assert found.not_evaluable == ["y"]
-    x = found.classes[0]
+    result = inspect(table)
+    assert (result.images, result.known, result.nothing_known) == (3, 2 / 6, 1)
+    assert result.splits == [SplitSummary("train", 2, 0.5), SplitSummary("(none)", 1, 0.0)]
+    assert result.not_evaluable == ["y"]
+    x = result.classes[0]
     assert (x.name, x.present, x.absent, x.unknown, x.known) == ("x", 1, 1, 1, 2 / 3)
-    assert json.loads(json.dumps(found.as_json()))["not_evaluable"] == ["y"]
+    assert json.loads(json.dumps(result.as_json()))["not_evaluable"] == ["y"]
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files_are_compared_with_the_table(tmp_path: Path) -> None:
     scenes.write(tmp_path / "s", 4, scenes.World(8, 32, 0))
     images = tmp_path / "s" / "images"
     whole = (images / "000001.png").read_bytes()
@@ -34,14 +34,14 @@ def test_files(tmp_path: Path) -> None:
     (images / "more").mkdir()
     Image.new("L", (9, 9)).save(images / "more" / "new.jpg")
     reading = read(tmp_path / "s" / "labels.csv")
-    steps = []
-    found = inspect(reading.table, reading.notes, images, lambda *step: steps.append(step))
-    assert found.files is not None
-    assert found.files.found == 3
-    assert found.files.missing == ["000002.png"]
-    assert list(found.files.unreadable) == ["000001.png"]
-    assert found.files.unmentioned == ["more/new.jpg"]
-    assert steps == [(1, 3), (2, 3), (3, 3)]
+    progress = []
+    result = inspect(reading.table, reading.notes, images, lambda *step: progress.append(step))
+    assert result.files is not None
+    assert result.files.found == 3
+    assert result.files.missing == ["000002.png"]
+    assert list(result.files.unreadable) == ["000001.png"]
+    assert result.files.unmentioned == ["more/new.jpg"]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_truncated_jpeg_is_unreadable(tmp_path: Path) -> None:
@@ -65,10 +65,11 @@ def test_ids_find_their_files(tmp_path: Path) -> None:
     files = ImageFiles(tmp_path)
     assert files.names == ["D.JPEG", "a.jpg", "other/c.jpg", "sub/b.png", "sub/c.jpg"]
     (tmp_path / "e.png").mkdir()
-    here = f"{tmp_path.name}/a.jpg"
-    ids = ["a.jpg", "a", "b.png", "sub/b", "c", "sub/c", "D", "x.txt", "other/a.jpg", "nope", here]
-    found = [path and path.relative_to(tmp_path).as_posix() for path in files.locate(ids)]
-    assert found == [
+    with_folder_name = f"{tmp_path.name}/a.jpg"
+    ids = ["a.jpg", "a", "b.png", "sub/b", "c", "sub/c", "D", "x.txt", "other/a.jpg", "nope"]
+    ids.append(with_folder_name)
+    names = [path and path.relative_to(tmp_path).as_posix() for path in files.locate(ids)]
+    assert names == [
         "a.jpg", "a.jpg", "sub/b.png", "sub/b.png", None, "sub/c.jpg", "D.JPEG", None,
         None, None, "a.jpg",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The label table against the dense matrix it stands for."""
+"""The label table, compared with the dense matrix that it represents."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def test_constants() -> None:
     assert partlabel.labels.PRESENT == 1
 
 
-def test_basics() -> None:
+def test_shape_and_counts() -> None:
     table = small()
     assert table.shape == (3, 2)
     assert table.known == 3 / 6
@@ -65,12 +65,12 @@ def test_dense_rows_are_the_rows_of_dense(table: LabelTable, data: st.DataObject
 @given(tables(), st.randoms(use_true_random=False))
 def test_sparse_input_in_any_order_is_the_same_table(table: LabelTable, random: Any) -> None:
     dense = table.dense()
-    places = list(zip(*np.nonzero(dense), strict=True))
-    random.shuffle(places)
-    rows = np.array([r for r, _ in places], dtype=int)
-    columns = np.array([c for _, c in places], dtype=int)
+    positions = list(zip(*np.nonzero(dense), strict=True))
+    random.shuffle(positions)
+    rows = np.array([r for r, _ in positions], dtype=int)
+    columns = np.array([c for _, c in positions], dtype=int)
     coo = sparse.coo_array((dense[rows, columns], (rows, columns)), shape=dense.shape)
-    by_row = sorted(range(len(places)), key=lambda i: rows[i])  # rows in order, columns shuffled
+    by_row = sorted(range(len(positions)), key=lambda i: rows[i])  # rows in order, columns shuffled
     starts = np.searchsorted(rows[by_row], np.arange(len(table) + 1))
     csr = sparse.csr_array(
         (dense[rows, columns][by_row], columns[by_row], starts), shape=dense.shape
@@ -80,9 +80,9 @@ def test_sparse_input_in_any_order_is_the_same_table(table: LabelTable, random: 
 
 
 def test_a_cell_given_twice_is_an_error() -> None:
-    twice = ([1, 1], ([0, 0], [1, 1]))
+    same_cell = ([1, 1], ([0, 0], [1, 1]))
     with pytest.raises(InputError, match="image 'a', class 'dog': the cell is given twice"):
-        LabelTable(["a"], ["cat", "dog"], sparse.coo_array(twice, shape=(1, 2)))
+        LabelTable(["a"], ["cat", "dog"], sparse.coo_array(same_cell, shape=(1, 2)))
     csr = sparse.csr_array(([1, -1, 1, 1], [1, 0, 1, 1], [0, 1, 4]), shape=(2, 2))
     with pytest.raises(InputError, match="image 'b', class 'dog': the cell is given twice"):
         LabelTable(["a", "b"], ["cat", "dog"], csr)
@@ -95,7 +95,7 @@ def test_stored_zeros_are_unknown() -> None:
     assert table == LabelTable(["a"], ["cat", "dog"], [[0, 1]])
 
 
-def test_a_table_does_not_follow_its_matrix() -> None:
+def test_a_later_change_of_the_matrix_does_not_change_the_table() -> None:
     matrix = sparse.csr_array(np.array([[1, -1]], dtype=np.int8))
     table = LabelTable(["a"], ["cat", "dog"], matrix)
     matrix.data[:] = -1
@@ -108,8 +108,8 @@ def test_a_table_does_not_follow_its_matrix() -> None:
         ((["a"], ["x"], [[2]]), "2 is not a label"),
         ((["a"], ["x"], [[np.nan]]), "nan is not a label"),
         ((["a"], ["x"], [[0.5]]), "0.5 is not a label"),
-        ((["a", "a"], ["x"], [[1], [1]]), "image name 'a' is there more than once"),
-        ((["a"], ["x", "x"], [[1, 1]]), "class name 'x' is there more than once"),
+        ((["a", "a"], ["x"], [[1], [1]]), "image name 'a' occurs more than once"),
+        ((["a"], ["x", "x"], [[1, 1]]), "class name 'x' occurs more than once"),
         ((["a"], [""], [[1]]), "at least one character"),
         ((["a\nb"], ["x"], [[1]]), "control characters"),
         ((["a"], [" x"], [[1]]), "starts or ends with a space"),
@@ -121,7 +121,7 @@ def test_a_table_does_not_follow_its_matrix() -> None:
         ((["\ud800"], ["x"], [[1]]), "names must be"),
     ],
 )
-def test_what_is_no_table(arguments: Any, message: str) -> None:
+def test_invalid_arguments(arguments: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         LabelTable(*arguments)
 
@@ -136,7 +136,7 @@ def test_empty_tables() -> None:
 def test_rows_out_of_range() -> None:
     with pytest.raises(IndexError):
         small().dense([3])
-    with pytest.raises(InputError, match="mask of 2"):
+    with pytest.raises(InputError, match="mask of length 2"):
         small().subset([True, False])
     assert small().dense([-1]).tolist() == [[0, 0]]
     with pytest.raises(InputError, match=r"table\.ids\.find"):
@@ -163,11 +163,11 @@ def test_save_and_open(table: LabelTable) -> None:
         opened = LabelTable.open(path)
         assert opened == table
         assert np.array_equal(opened.scores(), table.scores(), equal_nan=True)
-        table.subset([]).save(path)  # over a file that is open
+        table.subset([]).save(path)  # replaces a file that is open
         assert opened == table
 
 
-def test_open_what_is_no_table(tmp_path: Path) -> None:
+def test_open_a_damaged_file(tmp_path: Path) -> None:
     small().save(tmp_path / "good")
     good = (tmp_path / "good").read_bytes()
     for content in (b"", b"ARROW1", good[: len(good) // 2], good[:-1], b"x" * 1000):
@@ -178,7 +178,9 @@ def test_open_what_is_no_table(tmp_path: Path) -> None:
         LabelTable.open(tmp_path / "nothing here")
 
 
-def brute_merge(a: LabelTable, b: LabelTable, rule: str) -> tuple[dict[tuple[str, str], int], int]:
+def merge_cell_by_cell(
+    a: LabelTable, b: LabelTable, rule: str
+) -> tuple[dict[tuple[str, str], int], int]:
     cells: dict[tuple[str, str], int] = {}
     conflicts = 0
     for table, first in ((a, True), (b, False)):
@@ -195,9 +197,9 @@ def brute_merge(a: LabelTable, b: LabelTable, rule: str) -> tuple[dict[tuple[str
 
 
 @given(tables(), tables(), st.sampled_from(["ours", "theirs", "unknown"]))
-def test_merge_cell_by_cell(a: LabelTable, b: LabelTable, rule: Any) -> None:
+def test_merge_equals_a_merge_cell_by_cell(a: LabelTable, b: LabelTable, rule: Any) -> None:
     merged = a.merge(b, rule)
-    cells, conflicts = brute_merge(a, b, rule)
+    cells, conflicts = merge_cell_by_cell(a, b, rule)
     assert merged.conflicts == conflicts
     dense = merged.dense()
     for i, image in enumerate(merged.ids):
@@ -236,7 +238,7 @@ def test_merge_scores_and_sources() -> None:
     assert np.isnan(one(-1, 0.25, 1).merge(model, "unknown").scores()).all()
 
 
-def test_stale_split_names() -> None:
+def test_a_split_without_images_is_not_found() -> None:
     with pytest.raises(InputError, match="no split 'val'"):
         small().split("train").split("val")
 
@@ -255,21 +257,21 @@ def test_merge_splits() -> None:
 
 
 @given(tables(scores=True, splits=True))
-def test_merge_with_oneself_changes_nothing(table: LabelTable) -> None:
+def test_merge_with_itself_changes_nothing(table: LabelTable) -> None:
     assert table.merge(table) == table
     assert table.merge(table.subset([])) == table
 
 
 @given(st.lists(names, max_size=8))
-def test_names_are_the_list_they_came_from(given_names: list[str]) -> None:
-    array = Names(given_names)
-    assert array == given_names
-    assert list(array) == given_names
-    assert array == Names(given_names)
-    assert list(array[1:]) == given_names[1:]
-    for i, name in enumerate(given_names):
+def test_names_equal_the_list_they_are_made_from(expected: list[str]) -> None:
+    array = Names(expected)
+    assert array == expected
+    assert list(array) == expected
+    assert array == Names(expected)
+    assert list(array[1:]) == expected[1:]
+    for i, name in enumerate(expected):
         assert array[i] == name
         assert name in array
-        assert given_names[int(array.find([name])[0])] == name
+        assert expected[int(array.find([name])[0])] == name
     assert "\x00 never" not in array
-    assert array != [*given_names, "more"]
+    assert array != [*expected, "more"]

@@ -1,4 +1,4 @@
-"""Generated pictures: repeatable, consistent with their boxes, and as varied as promised."""
+"""Generated images are reproducible, match their boxes, and follow their settings."""
 
 import csv
 from pathlib import Path
@@ -13,7 +13,7 @@ from partlabel.labels import scenes
 from partlabel.labels.scenes import CLASSES, World
 
 
-def test_a_picture_depends_on_seed_and_number_alone() -> None:
+def test_an_image_depends_only_on_seed_and_number() -> None:
     few, many = scenes.make(3, 8, 48, seed=4), scenes.make(10, 8, 48, seed=4)
     assert np.array_equal(few.pictures, many.pictures[:3])
     assert few.boxes == many.boxes[:3]
@@ -30,33 +30,33 @@ def test_labels_are_the_classes_of_the_boxes(classes: int, size: int) -> None:
     assert pictures.dtype == np.uint8
     assert labels.classes == CLASSES[:classes]
     assert labels.known == 1.0
-    for row, found in zip(labels.dense(), boxes, strict=True):
-        assert set(np.flatnonzero(row == 1)) == {box.label for box in found}
-        for box in found:
+    for row, visible in zip(labels.dense(), boxes, strict=True):
+        assert set(np.flatnonzero(row == 1)) == {box.label for box in visible}
+        for box in visible:
             assert 0 <= box.left < box.right <= size
             assert 0 <= box.top < box.bottom <= size
 
 
 def test_objects_are_where_their_boxes_are() -> None:
-    """Without clutter and noise, pixels outside all boxes look like a smooth background."""
+    """Without clutter and noise, the image is smooth outside all boxes."""
     pictures, _, boxes = scenes.make(30, 20, 96, seed=1, difficulty=0.0)
-    for picture, found in zip(pictures.astype(float), boxes, strict=True):
+    for picture, visible in zip(pictures.astype(float), boxes, strict=True):
         outside = np.ones((96, 96), dtype=bool)
-        for box in found:
+        for box in visible:
             outside[
                 box.top - 1 if box.top else 0 : box.bottom + 1, max(box.left - 1, 0) : box.right + 1
             ] = False
         steps = np.abs(np.diff(picture, axis=1)).max(axis=2)
-        both = outside[:, 1:] & outside[:, :-1]
-        hidden = [b for b in found if b.right - b.left < 3]  # a sliver may show beside its box
-        assert hidden or np.mean(steps[both] > 12) < 0.06
+        both_outside = outside[:, 1:] & outside[:, :-1]
+        slivers = [box for box in visible if box.right - box.left < 3]  # may reach beyond the box
+        assert slivers or np.mean(steps[both_outside] > 12) < 0.06
 
 
 def test_the_forty_classes_differ() -> None:
     assert len(set(CLASSES)) == 40
 
 
-def test_long_tail_and_co_occurrence() -> None:
+def test_rare_classes_and_co_occurrence() -> None:
     labels = scenes.make(1500, 12, 32, seed=0).labels
     present = labels.dense() == 1
     share = present.mean(axis=0)
@@ -76,12 +76,12 @@ def test_long_tail_and_co_occurrence() -> None:
 def test_difficulty_makes_objects_smaller() -> None:
     def mean_width(difficulty: float) -> float:
         boxes = scenes.make(100, 20, 64, seed=0, difficulty=difficulty).boxes
-        return float(np.mean([box.right - box.left for found in boxes for box in found]))
+        return float(np.mean([box.right - box.left for visible in boxes for box in visible]))
 
     assert mean_width(1.0) < mean_width(0.5) < mean_width(0.0)
 
 
-def test_write(tmp_path: Path) -> None:
+def test_write_gives_the_images_and_labels_of_make(tmp_path: Path) -> None:
     world = World(8, 32, seed=3)
     labels = scenes.write(tmp_path / "s", 12, world, test=0.25)
     made = scenes.make(12, 8, 32, seed=3, test=0.25)
@@ -102,13 +102,13 @@ def test_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"classes": 41}, "classes is 41; it must lie between 1 and 40"),
+        ({"classes": 41}, "classes is 41; it must be between 1 and 40"),
         ({"size": 4}, "size is 4"),
         ({"difficulty": 1.5}, "difficulty is 1.5"),
         ({"test": -0.1}, "test is -0.1"),
         ({"n": -1}, "count is -1"),
     ],
 )
-def test_bad_settings(arguments: dict[str, float], message: str) -> None:
+def test_settings_out_of_range(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
         scenes.make(**({"n": 1} | arguments))  # type: ignore[arg-type]

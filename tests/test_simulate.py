@@ -1,4 +1,4 @@
-"""Simulated labels: what is kept, what is not, and how much of it."""
+"""Simulated labels: which labels each strategy keeps, and how many."""
 
 from collections.abc import Callable
 
@@ -25,14 +25,14 @@ def big(n: int = 4000, classes: int = 10, splits: list[str] | None = None) -> La
 
 
 @pytest.mark.parametrize("proportion", [0.0, 0.1, 0.37, 0.9, 1.0])
-def test_partial_keeps_its_share(proportion: float) -> None:
+def test_partial_keeps_the_proportion(proportion: float) -> None:
     table = big()
     kept = simulate.partial(table, proportion, seed=3)
-    error = 3 * np.sqrt(proportion * (1 - proportion) / table.dense().size)
-    assert abs(kept.known - proportion) <= error
+    tolerance = 3 * np.sqrt(proportion * (1 - proportion) / table.dense().size)
+    assert abs(kept.known - proportion) <= tolerance
     dense, truth = kept.dense(), table.dense()
     assert ((dense == truth) | (dense == 0)).all()
-    by_class = (dense != 0).mean(axis=0)  # no class is favoured
+    by_class = (dense != 0).mean(axis=0)  # no class is preferred
     assert np.abs(by_class - proportion).max() <= 4.5 * np.sqrt(0.25 / len(table))
 
 
@@ -43,7 +43,7 @@ def test_per_image_keeps_the_same_number_in_each(proportion: float) -> None:
     assert abs(known[0] - 10 * proportion) < 1
 
 
-def test_rounding_is_right_in_the_mean_over_seeds() -> None:
+def test_rounding_is_exact_in_the_mean_over_seeds() -> None:
     table = big(n=10)
     per_image = [simulate.partial(table, 0.25, seed, per_image=True).known for seed in range(400)]
     assert abs(np.mean(per_image) - 0.25) < 3 * 0.05 / np.sqrt(400)
@@ -51,7 +51,7 @@ def test_rounding_is_right_in_the_mean_over_seeds() -> None:
     assert abs(np.mean(dense) - 0.25) < 3 * 0.05 / np.sqrt(400)
 
 
-def test_more_labels_contain_fewer() -> None:
+def test_a_larger_proportion_keeps_all_labels_of_a_smaller_one() -> None:
     table = big()
     few, many = (simulate.partial(table, share, seed=5).dense() for share in (0.1, 0.4))
     assert ((few == 0) | (few == many)).all()
@@ -65,12 +65,12 @@ def test_dense_keeps_whole_images() -> None:
     assert (known == 10).sum() == 1200
 
 
-def test_noisy_turns_the_rest_round() -> None:
+def test_noisy_inverts_the_other_labels() -> None:
     table = big()
     noisy = simulate.noisy(table, 0.8, seed=0)
     assert noisy.known == 1.0
-    right = (noisy.dense() == table.dense()).mean()
-    assert abs(right - 0.8) < 3 * np.sqrt(0.16 / table.dense().size)
+    correct = (noisy.dense() == table.dense()).mean()
+    assert abs(correct - 0.8) < 3 * np.sqrt(0.16 / table.dense().size)
 
 
 @given(full_tables, seeds)
@@ -81,7 +81,7 @@ def test_single_positive(table: LabelTable, seed: int) -> None:
 
 
 @given(full_tables, seeds)
-def test_one_positive_is_the_same_in_all_three(table: LabelTable, seed: int) -> None:
+def test_three_strategies_keep_the_same_positive(table: LabelTable, seed: int) -> None:
     truth = table.dense()
     single = simulate.single_positive(table, seed).dense() == 1
     expected = np.where(single, 1, np.where(truth == -1, -1, 0))
@@ -90,7 +90,7 @@ def test_one_positive_is_the_same_in_all_three(table: LabelTable, seed: int) -> 
     assert np.array_equal(simulate.noisy_positive(table, seed).dense(), expected)
 
 
-def test_each_positive_is_as_likely_as_another() -> None:
+def test_all_positives_are_equally_likely() -> None:
     n = 6000
     table = LabelTable([str(i) for i in range(n)], list("abc"), np.ones((n, 3)))
     share = (simulate.single_positive(table, seed=0).dense() == 1).mean(axis=0)
@@ -99,7 +99,7 @@ def test_each_positive_is_as_likely_as_another() -> None:
 
 @given(tables(), seeds, st.floats(0, 1))
 @settings(max_examples=50)
-def test_draws_do_not_depend_on_order_or_on_other_images(
+def test_results_do_not_depend_on_order_or_on_other_images(
     table: LabelTable, seed: int, proportion: float
 ) -> None:
     order = np.random.default_rng(seed).permutation(len(table))[: max(len(table) - 1, 0)]
@@ -114,7 +114,7 @@ def test_draws_do_not_depend_on_order_or_on_other_images(
         assert hide(table).subset(order) == hide(part)
 
 
-def test_seeds_differ_and_repeat() -> None:
+def test_a_seed_repeats_and_another_seed_differs() -> None:
     table = big()
     assert simulate.partial(table, 0.5, 1) == simulate.partial(table, 0.5, 1)
     assert simulate.partial(table, 0.5, 1) != simulate.partial(table, 0.5, 2)
@@ -129,15 +129,15 @@ def test_hide_in_one_split_with_holdout() -> None:
         int((np.array(list(hidden.splits or [])) == s).sum()) for s in ("train", "holdout", "val")
     ] == [2400, 600, 1000]
     truth = table.dense()
-    for untouched in ("holdout", "val"):
-        rows = hidden.in_split(untouched)
+    for kept_split in ("holdout", "val"):
+        rows = hidden.in_split(kept_split)
         assert np.array_equal(hidden.dense()[rows], truth[rows])
     assert (hidden.split("train").dense() != 0).sum(axis=1).max() == 1
-    again = simulate.hide(table, "single-positive", seed=2, split="train", holdout=0.2)
-    assert not np.array_equal(again.in_split("holdout"), hidden.in_split("holdout"))
+    other_seed = simulate.hide(table, "single-positive", seed=2, split="train", holdout=0.2)
+    assert not np.array_equal(other_seed.in_split("holdout"), hidden.in_split("holdout"))
 
 
-def test_hide_without_splits_makes_them() -> None:
+def test_hide_adds_splits_to_a_table_without_them() -> None:
     hidden = simulate.hide(big(n=100), "partial", 0.1, holdout=0.25)
     assert (hidden.in_split("holdout").sum(), hidden.in_split("train").sum()) == (25, 75)
 
@@ -151,17 +151,17 @@ def test_hide_without_splits_makes_them() -> None:
         ({"strategy": "partial", "proportion": 1.1}, "between 0 and 1"),
         ({"strategy": "dense", "proportion": float("nan")}, "between 0 and 1"),
         ({"strategy": "partial", "proportion": -1, "per_image": True}, "between 0 and 1"),
-        ({"strategy": "dense", "proportion": 0.1, "per_image": True}, "--per-image goes with"),
+        ({"strategy": "dense", "proportion": 0.1, "per_image": True}, "--per-image is for"),
         ({"strategy": "partial", "proportion": 0.1, "holdout": 2}, "holdout is 2"),
         ({"strategy": "partial", "proportion": 0.1, "split": "train"}, "no splits"),
     ],
 )
-def test_bad_calls(arguments: dict[str, object], message: str) -> None:
+def test_wrong_arguments(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         simulate.hide(big(n=10), **arguments)  # type: ignore[arg-type]
 
 
-def test_holdout_twice_is_refused() -> None:
+def test_a_second_holdout_is_an_error() -> None:
     table = big(n=10, splits=["holdout"] * 5 + ["train"] * 5)
-    with pytest.raises(InputError, match="has a split 'holdout' already"):
+    with pytest.raises(InputError, match="already has a split 'holdout'"):
         simulate.hide(table, "partial", 0.5, split="train", holdout=0.2)

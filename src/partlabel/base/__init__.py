@@ -1,1 +1,1 @@
-"""Errors, files, random numbers, the terminal: what every other room uses. Uses none itself."""
+"""Errors, files, random numbers and terminal output for all other rooms. Uses none of them."""

@@ -1,4 +1,4 @@
-"""Modules that can be imported by a shorter name than that of the file they lie in."""
+"""Short import names for modules that lie deeper in the package."""
 
 import importlib
 import sys
@@ -9,32 +9,32 @@ from types import ModuleType
 
 
 class AliasFinder(MetaPathFinder, Loader):
-    """Makes ``import package.short`` give the very module that lies at ``package.room.short``.
+    """Makes ``import package.short`` return the module ``package.room.short``.
 
-    A module and its alias are one object, also for what lies below it, so that a class is never
-    defined twice.
+    A module and its alias are the same object, and so are their submodules. No class is defined
+    twice.
 
     Args:
-        homes: the full name of a module by its alias.
+        full_names: the full name of a module by its alias.
     """
 
-    def __init__(self, homes: dict[str, str]) -> None:
-        self.homes = homes
+    def __init__(self, full_names: dict[str, str]) -> None:
+        self.full_names = full_names
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """A spec for an alias, or for a module below one; None for any other name."""
-        return ModuleSpec(name, self) if self._home(name) is not None else None
+        """A spec for an alias or for a submodule of one; None for any other name."""
+        return ModuleSpec(name, self) if self._full_name(name) is not None else None
 
-    def _home(self, name: str) -> str | None:
-        for alias, home in self.homes.items():
+    def _full_name(self, name: str) -> str | None:
+        for alias, full_name in self.full_names.items():
             if name == alias or name.startswith(alias + "."):
-                return home + name.removeprefix(alias)
+                return full_name + name.removeprefix(alias)
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the real module in the place of the new one."""
-        home = self._home(module.__name__)
-        assert home is not None
-        sys.modules[module.__name__] = importlib.import_module(home)
+        """Replace the new, empty module by the real one."""
+        full_name = self._full_name(module.__name__)
+        assert full_name is not None
+        sys.modules[module.__name__] = importlib.import_module(full_name)

@@ -1,38 +1,39 @@
-"""How this process asks the system for memory."""
+"""How this process gets memory from the system and returns it."""
 
 import ctypes
 import sys
 from typing import Any
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # from glibc's malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Let a training use the memory of one step again in the next.
+    """Keep freed memory in the process, so that the next training step can reuse it.
 
-    glibc gives large blocks back to the system when they are freed, and the system clears every
-    page that it hands out: for the activations of a network that takes a good part of a step.
-    The most memory in use stays about the same, but little of it is given back on its own.
+    By default glibc returns large freed blocks to the system, and the system clears every page
+    before it hands the page out again. For the activations of a network this takes a large part of
+    a step. Peak memory stays about the same, but the process returns little memory until
+    :func:`give_back_memory` is called.
 
     Returns:
-        Whether this is a system where that can be said.
+        Whether the setting took effect; False on systems without glibc.
     """
-    mallopt = _of_glibc("mallopt")
+    mallopt = _glibc_function("mallopt")
     if mallopt is None:
         return False
-    wishes = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 2**26))
-    return bool(min(mallopt(what, value) for what, value in wishes))
+    options = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, 2**26))
+    return bool(min(mallopt(option, value) for option, value in options))
 
 
 def give_back_memory() -> None:
-    """Give what was freed back to the system, after a training for example."""
-    trim = _of_glibc("malloc_trim")
+    """Return freed memory to the system, for example after a training."""
+    trim = _glibc_function("malloc_trim")
     if trim is not None:
         trim(0)
 
 
-def _of_glibc(name: str) -> Any:
-    """A function of the C library; None if it is another one, such as musl, or another system."""
+def _glibc_function(name: str) -> Any:
+    """A function of glibc; None with another C library, such as musl, or another system."""
     if not sys.platform.startswith("linux"):
         return None
     try:

@@ -1,11 +1,11 @@
-"""What goes wrong, in two kinds: the call or its input is wrong, or the job failed on the way."""
+"""The two kinds of errors: the call or its input is wrong, or the job failed while running."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class PartlabelError(Exception):
-    """An error whose message is meant for the user: what was read, where, and how to mend it."""
+    """An error with a message for the user: what is wrong, where, and how to fix it."""
 
     exit_code = 1
 
@@ -17,13 +17,13 @@ class InputError(PartlabelError, ValueError):
 
 
 class FileError(InputError):
-    """A file is wrong; the message starts with its path and the place in it."""
+    """A file is wrong; the message starts with its path and the location in the file."""
 
     def __init__(self, path: object, message: str, where: str = "") -> None:
         super().__init__(f"{path}{', ' + where if where else ''}: {message}")
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
-        """Travels between processes as the error it is a kind of."""
+        """Pickle as an InputError, which needs the message alone."""
         return InputError, (str(self),)
 
 
@@ -32,11 +32,11 @@ class JobError(PartlabelError, RuntimeError):
 
 
 class PartlabelWarning(UserWarning):
-    """Something the user should know about, that does not stop the job."""
+    """A problem that the user should know about but that does not stop the job."""
 
 
 def one_of(kind: str, name: str, options: Iterable[str]) -> str:
-    """Return ``name`` if it is one of ``options``, else raise an error that suggests the nearest.
+    """Return ``name`` if it is one of ``options``, else raise an error that suggests the closest.
 
     >>> one_of("format", "cv", ["csv"])
     Traceback (most recent call last):
@@ -45,15 +45,15 @@ def one_of(kind: str, name: str, options: Iterable[str]) -> str:
     options = list(options)
     if name in options:
         return name
-    within = [option for option in options if name and option.endswith(name.lower())]
-    near = within or difflib.get_close_matches(name.lower(), options, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else ""
-    shown = ", ".join(options[:20]) + (", ..." if len(options) > 20 else "")
-    raise InputError(f"there is no {kind} '{name}'{hint} (choices: {shown or 'none'})")
+    same_ending = [option for option in options if name and option.endswith(name.lower())]
+    similar = same_ending or difflib.get_close_matches(name.lower(), options, n=1, cutoff=0.5)
+    hint = f"; did you mean '{similar[0]}'?" if similar else ""
+    choices = ", ".join(options[:20]) + (", ..." if len(options) > 20 else "")
+    raise InputError(f"there is no {kind} '{name}'{hint} (choices: {choices or 'none'})")
 
 
 def some(items: Iterable[object], most: int = 3) -> str:
-    """The first few of ``items`` in quotes, and how many more there are.
+    """The first ``most`` items in quotes, and the number of the others.
 
     >>> some(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"

@@ -1,4 +1,4 @@
-"""Files written whole or not at all: what was there before stays until the new one is complete."""
+"""Atomic writes: the old file stays until the new one is complete."""
 
 import errno
 import os
@@ -12,7 +12,8 @@ from typing import IO
 
 from partlabel.base.errors import InputError, JobError, PartlabelError
 
-_WRONG_PLACE = {
+# errors that mean that the path is wrong; any other error means that writing failed
+_BAD_PATH_REASONS = {
     errno.ENOENT: "its folder does not exist",
     errno.ENOTDIR: "a part of its path is a file, not a folder",
     errno.EISDIR: "it is a folder",
@@ -23,16 +24,16 @@ _WRONG_PLACE = {
 }
 
 
-def _explain(path: Path, error: OSError) -> PartlabelError:
-    why = _WRONG_PLACE.get(error.errno or 0)
-    if why is not None:
-        return InputError(f"{path}: cannot write here: {why}")
+def _write_error(path: Path, error: OSError) -> PartlabelError:
+    reason = _BAD_PATH_REASONS.get(error.errno or 0)
+    if reason is not None:
+        return InputError(f"{path}: cannot write here: {reason}")
     return JobError(f"{path}: writing failed ({error.strerror or error}); nothing was changed")
 
 
-def _remember(folder: Path) -> None:
-    """Make the system write down what is in a folder: a new name would not survive a power cut."""
-    with suppress(OSError):  # not every system can
+def _sync_folder(folder: Path) -> None:
+    """Flush a folder to disk; without this a new file name would not survive a power cut."""
+    with suppress(OSError):  # some systems cannot sync a folder
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -40,56 +41,63 @@ def _remember(folder: Path) -> None:
             os.close(handle)
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
+    """A new name in the same folder, so that a rename can replace ``path``."""
     return path.with_name(f".{secrets.token_hex(6)}.partial")
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes the place of ``path`` only when the block ends well."""
-    given = Path(path)
-    target = Path(os.path.realpath(given))  # a link stays a link, its target is replaced
-    partial = _beside(target)
+    """Open a temporary file for writing; it replaces ``path`` if the block ends without an error.
+
+    Devices and pipes, such as ``/dev/stdout``, are written directly.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays a link, its target is replaced
+    temporary = _temporary_path(target)
     try:
         mode = target.stat().st_mode if target.exists() else None
         if mode is not None and stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, "is a folder")
-        if given.is_relative_to("/dev") or (mode is not None and not stat.S_ISREG(mode)):
-            with given.open("ab") as stream:  # /dev/stdout may be a file that others write to
+        if path.is_relative_to("/dev") or (mode is not None and not stat.S_ISREG(mode)):
+            with path.open("ab") as stream:  # append: /dev/stdout may be a file with other output
                 yield stream
             return
         if mode is not None and not mode & 0o222:
             raise PermissionError(errno.EACCES, "is write-protected")
-        with partial.open("xb") as stream:
+        with temporary.open("xb") as stream:
             if mode is not None:
                 os.fchmod(stream.fileno(), stat.S_IMODE(mode))
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        partial.replace(target)
-        _remember(target.parent)
+        temporary.replace(target)
+        _sync_folder(target.parent)
     except OSError as error:
-        raise _explain(given, error) from error
+        raise _write_error(path, error) from error
     finally:
         with suppress(OSError):
-            partial.unlink()
+            temporary.unlink()
 
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a new folder to fill, which becomes ``path`` (new, or an empty folder) at the end."""
+    """Create a temporary folder to fill; it becomes ``path`` if the block ends without an error.
+
+    ``path`` must not exist, or be an empty folder.
+    """
     target = Path(os.path.realpath(path))
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise InputError(f"{path}: exists and is not an empty folder; name a new one")
-        partial = _beside(target)
-        partial.mkdir()
+            raise InputError(f"{path}: exists and is not an empty folder; choose a new name")
+        temporary = _temporary_path(target)
+        temporary.mkdir()
     except OSError as error:
-        raise _explain(Path(path), error) from error
+        raise _write_error(Path(path), error) from error
     try:
-        yield partial
-        partial.replace(target)
+        yield temporary
+        temporary.replace(target)
     except OSError as error:
-        raise _explain(Path(path), error) from error
+        raise _write_error(Path(path), error) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, not as an exception in the middle of something."""
+"""Ctrl-C as a request to stop soon, instead of an exception at any point in the code."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class _Wish:
-    """Notes that Ctrl-C was pressed; a second time it stops at once."""
+class _InterruptHandler:
+    """Records the first Ctrl-C; the second raises KeyboardInterrupt."""
 
     pressed = False
 
@@ -19,19 +19,20 @@ class _Wish:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed; a second one stops at once.
+    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C stops at once.
 
-    Within another such block it takes over, and leaves to the other what it was told.
+    Blocks may be nested. The inner one handles Ctrl-C while it runs, and the outer one then reports
+    it too.
     """
-    wish = _Wish()
+    handler = _InterruptHandler()
     try:
-        before = signal.signal(signal.SIGINT, wish)
-    except ValueError:  # not in the main thread, where no signals arrive
+        previous = signal.signal(signal.SIGINT, handler)
+    except ValueError:  # signals arrive in the main thread only, and this is another one
         yield lambda: False
         return
     try:
-        yield lambda: wish.pressed
+        yield lambda: handler.pressed
     finally:
-        signal.signal(signal.SIGINT, before)
-        if wish.pressed and isinstance(before, _Wish):
-            before.pressed = True
+        signal.signal(signal.SIGINT, previous)
+        if handler.pressed and isinstance(previous, _InterruptHandler):
+            previous.pressed = True

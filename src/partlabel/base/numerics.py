@@ -1,10 +1,10 @@
-"""What numbers a device can do."""
+"""The number types that a device supports."""
 
 from torch import Tensor
 
 
 def widest(tensor: Tensor) -> Tensor:
-    """In double precision where the device has it, else in single precision."""
+    """The tensor in double precision if the device has it, else in single precision."""
     try:
         return tensor.double()
     except TypeError:

@@ -1,7 +1,7 @@
-"""Random numbers by counter: each is a function of its seed, its purpose and what it belongs to.
+"""Counter-based random numbers: each is a hash of a seed, a purpose and names.
 
-No generator carries state from one draw to the next, so what is drawn for an image depends neither
-on the order of the images, nor on which others there are, nor on how many processes draw.
+No generator carries state from one draw to the next. So the number drawn for an image does not
+depend on the order of the images, on the other images, or on the number of processes.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key(*parts: object) -> int:
-    """A 64-bit key of anything that prints the same every time.
+    """A 64-bit hash of the text of ``parts``, the same in every process.
 
     >>> key(0, "partial") == key(0, "partial"), key(0, "partial") == key(1, "partial")
     (True, False)
@@ -27,25 +27,28 @@ def key(*parts: object) -> int:
 
 def keys(names: Iterable[str]) -> Keys:
     """One 64-bit key per name."""
-    digests = b"".join(hashlib.blake2b(n.encode(), digest_size=8).digest() for n in names)
+    digests = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
-def uniform(stream: int, *where: Keys) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1), one for each combination of keys (which broadcast).
+def uniform(stream: int, *item_keys: Keys) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1), one per combination of keys.
 
     Args:
-        stream: what the numbers are for, see :func:`key`.
-        where: arrays of keys, such as one per cell for its image and one for its class.
+        stream: a key of the seed and the purpose of the numbers, see :func:`key`.
+        item_keys: arrays of keys that broadcast, such as the keys of each cell's image and class.
     """
     state: Keys = np.asarray(stream, dtype=np.uint64)
-    for part in where:
-        state = _mix(state ^ _mix(part))
+    for array in item_keys:
+        state = _mix(state ^ _mix(array))
     return np.asarray(_mix(state) >> np.uint64(11)) * 2.0**-53
 
 
 def _mix(x: Keys) -> Keys:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every bit."""
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+
+    Every bit of the result depends on every bit of the input.
+    """
     with np.errstate(over="ignore"):
         x = x + _GOLDEN
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

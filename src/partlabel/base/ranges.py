@@ -1,4 +1,4 @@
-"""Ranges of settings, as types: what is outside is refused before a training begins."""
+"""Ranges of settings, as types: a value outside is an error before a training starts."""
 
 from typing import Annotated
 
@@ -13,4 +13,4 @@ Size = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Epochs = Annotated[int, Field(ge=0)]
 Softness = Annotated[float, Field(ge=0, lt=0.5)]
-"""Of a smoothed label: at a half there is nothing left of it."""
+"""How far a smoothed label is from 0 or 1; at 0.5 it would carry no information."""

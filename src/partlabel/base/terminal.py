@@ -1,4 +1,4 @@
-"""Speaking to people: lines, complaints and progress. Imports little, so it answers at once."""
+"""Terminal output: lines, warnings, errors and progress bars. Imports little, to start fast."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that does not cut lines when its output goes to a file or a pipe."""
+    """A console that neither cuts nor wraps lines when its output goes to a file or a pipe."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(
         file=stream,
@@ -22,7 +22,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def say(message: str) -> None:
-    """Print a line as it is."""
+    """Print a line to standard output, without markup."""
     console().print(escape(message))
 
 
@@ -32,10 +32,13 @@ def complain(kind: str, message: str, style: str) -> None:
 
 
 @contextmanager
-def progress(what: str, *, show: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while the block runs, to be told how many of how many are done."""
+def progress(title: str, *, show: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on standard error while the block runs.
+
+    Yields a function to be called with the number of finished items and the total.
+    """
     with Progress(
-        TextColumn(what),
+        TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -43,5 +46,5 @@ def progress(what: str, *, show: bool = True) -> Iterator[Callable[[int, int], N
         transient=True,
         disable=not (show and sys.stderr.isatty()),
     ) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

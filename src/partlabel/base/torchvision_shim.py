@@ -1,9 +1,9 @@
 """Makes ``import torchvision`` work where its compiled operators cannot be loaded.
 
-On a machine with a CPU build of torch and a CUDA build of torchvision, the import fails because
-torchvision's Python registers kernels for two operators that its library never declared. Declaring
-them is enough: nothing here detects objects, so they are never called. Import this before
-torchvision, and before timm, which imports it.
+With a CPU build of torch and a CUDA build of torchvision, the import fails: torchvision's Python
+code registers kernels for two operators that its library, which was not loaded, never declared.
+Declaring them is enough. They belong to object detection, so this package never calls them. Import
+this module before torchvision, and before timm, which imports torchvision.
 """
 
 import importlib.util
@@ -20,12 +20,12 @@ _library: Any = None
 
 
 def declare_missing_operators() -> None:
-    """Declare torchvision's operators, if its own library cannot be loaded."""
+    """Declare torchvision's operators if its compiled library cannot be loaded."""
     global _library
-    found = importlib.util.find_spec("torchvision")
-    if _library is not None or found is None or found.origin is None:
+    spec = importlib.util.find_spec("torchvision")
+    if _library is not None or spec is None or spec.origin is None:
         return
-    for library in Path(found.origin).parent.glob("_C*.so"):
+    for library in Path(spec.origin).parent.glob("_C*.so"):
         try:
             _ops.load_library(library)
         except OSError:

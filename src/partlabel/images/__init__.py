@@ -1,1 +1,1 @@
-"""Image files: found, decoded, and turned into the views that training sees. Uses ``base``."""
+"""Image files: finding and decoding them, and the views of them for training. Uses ``base``."""

@@ -1,4 +1,4 @@
-"""Batches: rows of a table, the inputs of a model for them, and the labels that join them."""
+"""Batches: the rows of a table, the model's inputs for them, and their labels."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ Rows = NDArray[np.int64]
 
 @dataclass
 class Batch:
-    """What a method's loss sees.
+    """The input of a method's loss.
 
     Args:
         rows: [B] the rows of the training table.
         labels: [B, C] in {-1, 0, 1}, float.
-        views: for each view the inputs of the model, [B, ...].
+        views: the model's inputs for each view, [B, ...].
         teacher: a running mean of the model, if the method keeps one.
     """
 
@@ -35,7 +35,13 @@ class Batch:
 
 @dataclass
 class Inputs:
-    """The inputs of one batch, before labels join them; broken pictures are left out."""
+    """The model's inputs for one batch, without labels.
+
+    Args:
+        rows: [B] the rows whose image could be decoded.
+        views: the model's inputs for each view, [B, ...].
+        broken: the error message for each row whose image could not be decoded.
+    """
 
     rows: Rows
     views: dict[str, Tensor]
@@ -43,5 +49,5 @@ class Inputs:
 
 
 def in_batches(rows: Rows, size: int) -> list[Rows]:
-    """Rows cut into batches of a size; the last may be smaller."""
+    """Split rows into batches of ``size`` rows; the last may be smaller."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -1,4 +1,4 @@
-"""Image files: which there are, which belongs to an id, and which can be read."""
+"""Image files: listing a folder, finding the file of an id, checking that files can be read."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -22,24 +22,31 @@ class ImageFiles:
             is_folder = self.folder.is_dir()
         except OSError as error:
             raise FileError(self.folder, f"cannot be read ({error.strerror})") from error
+        if not is_folder and self.folder.exists():
+            raise FileError(self.folder, "is a file, not a folder of images")
         if not is_folder:
-            what = "is a file, not" if self.folder.exists() else "there is no such"
-            raise FileError(self.folder, f"{what} a folder of images".replace("such a", "such"))
+            raise FileError(self.folder, "there is no such folder of images")
 
     @cached_property
     def names(self) -> list[str]:
-        """Paths below the folder, with ``/``, in order."""
-        found = []
-        for place, _, files in os.walk(self.folder):
-            below = Path(place).relative_to(self.folder)
-            found += [(below / f).as_posix() for f in files if Path(f).suffix.lower() in SUFFIXES]
-        return sorted(found)
+        """Paths relative to the folder, with ``/``, sorted."""
+        names = []
+        for folder, _, files in os.walk(self.folder):
+            relative = Path(folder).relative_to(self.folder)
+            names += [
+                (relative / f).as_posix() for f in files if Path(f).suffix.lower() in SUFFIXES
+            ]
+        return sorted(names)
 
     def locate(self, ids: Iterable[str]) -> list[Path | None]:
         """The file of each id, None if there is none.
 
-        An id is a path below the folder (which may start with the folder's own name), with or
-        without its ending; or a bare name, if exactly one file somewhere below is called so.
+        An id is one of:
+
+        * a path relative to the folder, with or without suffix; it may start with the folder's name
+        * a file name, with or without suffix, that only one file in the folder and its subfolders
+          has
+        * an absolute path
         """
         return [self._locate(name) for name in ids]
 
@@ -47,61 +54,66 @@ class ImageFiles:
         if name.startswith("/"):
             return Path(name) if Path(name).is_file() else None
         for path in (name, name.removeprefix(self.folder.resolve().name + "/")):
-            if path in self._exact:
+            if path in self._known_names:
                 return self.folder / path
-            if self._without_ending.get(path):
-                return self.folder / str(self._without_ending[path])
-        found = self._bare.get(name)
-        return self.folder / found if found else None
+            if with_suffix := self._by_path_without_suffix.get(path):
+                return self.folder / with_suffix
+        match = self._by_file_name.get(name)
+        return self.folder / match if match else None
 
     @cached_property
-    def _exact(self) -> set[str]:
+    def _known_names(self) -> set[str]:
         return set(self.names)
 
     @cached_property
-    def _without_ending(self) -> dict[str, str | None]:
-        return _aliases((name.rsplit(".", 1)[0], name) for name in self.names)
+    def _by_path_without_suffix(self) -> dict[str, str | None]:
+        return _unique_aliases((name.rsplit(".", 1)[0], name) for name in self.names)
 
     @cached_property
-    def _bare(self) -> dict[str, str | None]:
+    def _by_file_name(self) -> dict[str, str | None]:
         paths = [(Path(name), name) for name in self.names]
-        return _aliases((alias, name) for path, name in paths for alias in (path.name, path.stem))
+        return _unique_aliases(
+            (alias, name) for path, name in paths for alias in (path.name, path.stem)
+        )
 
 
-def _aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-    """Other names of files; None for a name that two files share."""
-    found: dict[str, str | None] = {}
+def _unique_aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+    """The name for each alias; None for an alias that occurs more than once."""
+    names: dict[str, str | None] = {}
     for alias, name in pairs:
-        found[alias] = None if alias in found else name
-    return found
+        names[alias] = None if alias in names else name
+    return names
 
 
 def why_unreadable(path: Path) -> str | None:
-    """Why this image cannot be decoded to its last byte, None if it can."""
+    """The reason why an image cannot be decoded completely, None if it can."""
     try:
         with Image.open(path) as image:
-            image.draft("RGB", (64, 64))  # JPEG: as small as possible, still reading all of it
+            image.draft("RGB", (64, 64))  # decodes a JPEG at a small size, but reads all of it
             image.load()
-    except Exception as error:  # decoders of damaged files raise almost anything
+    except Exception as error:  # decoders raise almost any exception for damaged files
         return str(error) or type(error).__name__
     return None
 
 
 def upright_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image in pixels, as it is to be looked at."""
+    """Width and height of an image in pixels, after the rotation that its EXIF data asks for."""
     with Image.open(path) as image:
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
+        is_rotated = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
         width, height = image.size
-    return (height, width) if turned else (width, height)
+    return (height, width) if is_rotated else (width, height)
 
 
 def unreadable(paths: list[Path], done: Callable[[int], object] = int) -> dict[Path, str]:
-    """Which of these images cannot be decoded, and why; ``done`` is told after each how many."""
-    found = {}
+    """The images that cannot be decoded, each with the reason.
+
+    ``done`` is called after each image with the number of images checked so far.
+    """
+    reasons = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        answers = zip(paths, pool.map(why_unreadable, paths), strict=True)
-        for number, (path, why) in enumerate(answers, start=1):
-            if why is not None:
-                found[path] = why
+        results = zip(paths, pool.map(why_unreadable, paths), strict=True)
+        for number, (path, reason) in enumerate(results, start=1):
+            if reason is not None:
+                reasons[path] = reason
             done(number)
-    return found
+    return reasons

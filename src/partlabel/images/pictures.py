@@ -1,4 +1,4 @@
-"""Decoding image files, one at a time or as a dataset of batches."""
+"""Decoding image files: one at a time, or as a dataset of batches."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,44 +21,46 @@ class BrokenPictureError(PartlabelError):
 
 
 def read_picture(path: Path, size: int) -> Tensor:
-    """An image as upright RGB [3, size, size] in uint8, squashed to a square.
+    """Decode an image as upright RGB [3, size, size] in uint8, resized to a square.
 
-    Transparent pixels become white; 16-bit images keep their upper bits; of an animation the first
-    frame is taken.
+    The aspect ratio is not kept. Transparent pixels become white, 16-bit images keep their upper
+    8 bits, and an animation gives its first frame.
     """
     try:
         with Image.open(path) as image:
             image.draft("RGB", (size, size))
             upright = ImageOps.exif_transpose(image)
             rgb = _to_rgb(upright).resize((size, size), Image.Resampling.BICUBIC)
-    except Exception as error:  # decoders of damaged files raise almost anything
+    except Exception as error:  # decoders raise almost any exception for damaged files
         raise BrokenPictureError(f"{path}: {error or type(error).__name__}") from error
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16") or image.mode == "I":
-        wide = np.asarray(image).astype(np.int64)
-        return Image.fromarray((wide >> 8).clip(0, 255).astype(np.uint8)).convert("RGB")
+        sixteen_bit = np.asarray(image).astype(np.int64)
+        return Image.fromarray((sixteen_bit >> 8).clip(0, 255).astype(np.uint8)).convert("RGB")
     if image.mode == "F":
         return Image.fromarray(np.asarray(image).clip(0, 255).astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:
-        clear = image.convert("RGBA")
-        white = Image.new("RGBA", clear.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, clear).convert("RGB")
+        transparent = image.convert("RGBA")
+        white = Image.new("RGBA", transparent.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, transparent).convert("RGB")
     return image.convert("RGB")
 
 
 class Pictures(Dataset[Inputs]):
-    """Batches of pictures, decoded when asked for.
+    """Batches of images, decoded on demand.
 
     Args:
-        ids: a name per row, which random views depend on.
+        ids: a name per row; random views depend on it.
         paths: a file per row.
-        size: pixels on a side.
-        seed: of the random views.
+        size: width and height in pixels.
+        seed: seed of the random views.
 
-    ``decoded`` may hold pictures that are decoded already, at ``places`` [n] (-1: not there).
+    Attributes:
+        decoded: images that are decoded already, [m, 3, size, size]; None if there are none.
+        places: [n] the index of each row in ``decoded``, -1 for a row that is not there.
     """
 
     def __init__(self, ids: Sequence[str], paths: Sequence[Path], size: int, seed: int) -> None:
@@ -74,10 +76,11 @@ class Pictures(Dataset[Inputs]):
             return torch.from_numpy(np.array(self.decoded[self.places[row]]))
         return read_picture(self.paths[row], self.size)
 
-    def __getitem__(self, order: "tuple[Rows, tuple[str, ...], int]") -> Inputs:
-        rows, views, epoch = order
-        found: dict[str, list[Tensor]] = {view: [] for view in views}
-        kept: list[int] = []
+    def __getitem__(self, request: "tuple[Rows, tuple[str, ...], int]") -> Inputs:
+        """The inputs for one batch; a request is the rows, the views and the epoch."""
+        rows, views, epoch = request
+        pictures: dict[str, list[Tensor]] = {view: [] for view in views}
+        decoded_rows: list[int] = []
         broken: dict[int, str] = {}
         for row in rows.tolist():
             try:
@@ -85,23 +88,22 @@ class Pictures(Dataset[Inputs]):
             except BrokenPictureError as error:
                 broken[row] = str(error)
                 continue
-            kept.append(row)
+            decoded_rows.append(row)
             for view in views:
-                seen = view_of(picture, view, self.seed, epoch, self.ids[row])
-                found[view].append(seen)
+                pictures[view].append(view_of(picture, view, self.seed, epoch, self.ids[row]))
         empty = torch.empty((0, 3, self.size, self.size), dtype=torch.uint8)
-        stacked = {v: torch.stack(p) if p else empty for v, p in found.items()}
-        return Inputs(np.array(kept, dtype=np.int64), stacked, broken)
+        stacked = {view: torch.stack(p) if p else empty for view, p in pictures.items()}
+        return Inputs(np.array(decoded_rows, dtype=np.int64), stacked, broken)
 
     def batches(
         self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
     ) -> Iterator[Inputs]:
-        """The inputs of these batches of rows, in this order."""
-        orders = [(part, views, epoch) for part in rows]
+        """The inputs for these batches of rows, in this order."""
+        requests = [(batch_rows, views, epoch) for batch_rows in rows]
         loader: DataLoader[Any] = DataLoader(
             self,
             batch_size=None,
-            sampler=orders,
+            sampler=requests,
             num_workers=workers,
             prefetch_factor=2 if workers else None,
         )

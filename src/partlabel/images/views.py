@@ -1,40 +1,41 @@
-"""The views of an image that a method trains on: clean, mirrored, randomly augmented."""
+"""The views of an image that a method trains on: clean, mirrored, weakly or strongly augmented."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from partlabel.base import torchvision_shim  # noqa: F401  # before torchvision
+from partlabel.base import torchvision_shim  # noqa: F401  # must come before torchvision
 from partlabel.base.randomness import key
 
 
 def clean(picture: Tensor) -> Tensor:
-    """The picture itself."""
+    """The image unchanged."""
     return picture
 
 
 def flip(picture: Tensor) -> Tensor:
-    """The picture, mirrored."""
+    """The image mirrored left to right."""
     return picture.flip(-1)
 
 
 def weak(picture: Tensor) -> Tensor:
-    """The picture, mirrored in half of the cases."""
+    """The image mirrored with probability 1/2."""
     return flip(picture) if torch.rand(()) < 0.5 else picture
 
 
 def strong(picture: Tensor) -> Tensor:
-    """RandAugment, then Cutout: a grey square of half the side at a random place."""
+    """RandAugment, then Cutout: a grey square, half as wide as the image, at a random position."""
     from torchvision.transforms import v2
 
-    changed: Tensor = v2.RandAugment()(weak(picture))
+    augmented: Tensor = v2.RandAugment()(weak(picture))
     size = picture.shape[-1]
-    half = size // 4
+    half_side = size // 4
     y, x = (int(torch.randint(size, ())) for _ in range(2))
-    changed = changed.clone()
-    changed[:, max(y - half, 0) : y + half, max(x - half, 0) : x + half] = 127
-    return changed
+    rows, columns = (slice(max(centre - half_side, 0), centre + half_side) for centre in (y, x))
+    augmented = augmented.clone()
+    augmented[:, rows, columns] = 127
+    return augmented
 
 
 VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -46,9 +47,9 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def seed_generator(seed: int) -> None:
-    """Seed torch's generators; what ``torch.manual_seed`` does, at a hundredth of its cost.
+    """Seed torch's generators like ``torch.manual_seed``, at a hundredth of its cost.
 
-    That one formats a stack trace for each kind of accelerator that is not there.
+    ``torch.manual_seed`` formats a stack trace for each kind of accelerator that is missing.
     """
     torch.default_generator.manual_seed(seed)
     if torch.accelerator.is_available():
@@ -56,7 +57,7 @@ def seed_generator(seed: int) -> None:
 
 
 def view_of(picture: Tensor, view: str, *counter: object) -> Tensor:
-    """A view of a picture; what is random in it depends on ``counter`` and on nothing else."""
+    """A view of an image; its random choices depend only on ``view`` and ``counter``."""
     if view == "clean":
         return picture
     with torch.random.fork_rng(devices=[]):

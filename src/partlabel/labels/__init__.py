@@ -1,4 +1,4 @@
-"""Labels with holes: a table of what is known, and what can be done with it."""
+"""Label tables with unknown entries, and the operations on them. Uses ``base`` and ``images``."""
 
 from partlabel.labels.cells import HUMAN, MODEL, Cells
 from partlabel.labels.combine import CONFLICT_RULES, Conflict

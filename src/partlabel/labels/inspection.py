@@ -1,4 +1,4 @@
-"""What is in a label file, and what is wrong with it."""
+"""Summarising a label file and checking it for problems."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from partlabel.labels.formats import Notes
 
 @dataclass(frozen=True)
 class ClassSummary:
-    """What is known of one class; ``uncertain`` labels are among the unknown ones."""
+    """The labels of one class in numbers; ``uncertain`` labels are counted as unknown too."""
 
     name: str
     present: int
@@ -25,13 +25,13 @@ class ClassSummary:
 
     @property
     def evaluable(self) -> bool:
-        """Whether metrics can say anything: a present and an absent label are known."""
+        """Whether metrics are defined: at least one present and one absent label are known."""
         return self.present > 0 and self.absent > 0
 
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """How large a split is, and what share of its labels is known."""
+    """The number of images in a split, and the share of its labels that are known."""
 
     name: str
     images: int
@@ -40,7 +40,15 @@ class SplitSummary:
 
 @dataclass
 class FileSummary:
-    """How the images of a table and those of a folder fit together."""
+    """Comparison of the images of a table with those of a folder.
+
+    Args:
+        folder: the folder.
+        found: number of images of the table that have a file.
+        missing: images of the table without a file.
+        unreadable: images whose file cannot be decoded, with the reason.
+        unmentioned: files that belong to no image of the table.
+    """
 
     folder: str
     found: int
@@ -51,7 +59,19 @@ class FileSummary:
 
 @dataclass
 class Inspection:
-    """What :func:`inspect` finds; counts are of images unless they say otherwise."""
+    """The result of :func:`inspect`.
+
+    Args:
+        images: number of images.
+        known: share of all labels that are known.
+        classes: one summary per class.
+        nothing_known: number of images without any known label.
+        splits: one summary per split.
+        scores: number of cells with a model's score.
+        from_model: number of labels that come from a model.
+        notes: the reader's remarks about the file.
+        files: the check of the image files, if there was one.
+    """
 
     images: int
     known: float
@@ -65,11 +85,11 @@ class Inspection:
 
     @property
     def not_evaluable(self) -> list[str]:
-        """Classes without a known present or without a known absent label."""
+        """Classes without known present labels or without known absent labels."""
         return [summary.name for summary in self.classes if not summary.evaluable]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for ``json.dump``."""
+        """All fields, as ``json.dump`` needs them."""
         return asdict(self) | {"not_evaluable": self.not_evaluable}
 
 
@@ -82,9 +102,9 @@ def inspect(
     """Summarise a table, and check the image files if a folder is given.
 
     Args:
-        notes: what was noticed while the table was read.
-        images: a folder; every image that belongs to the table is decoded.
-        progress: is told how many of how many images are checked.
+        notes: the reader's remarks about the file.
+        images: a folder of images; those that belong to the table are decoded.
+        progress: called after each image with the number of images checked and the total.
 
     >>> inspect(LabelTable(["a", "b"], ["cat", "dog"], [[1, 0], [-1, 0]])).not_evaluable
     ['dog']
@@ -119,18 +139,18 @@ def inspect(
 
 
 def split_summaries(table: LabelTable) -> list[SplitSummary]:
-    """The splits of a table in order of appearance; images without one come under ``(none)``."""
+    """The splits of a table in order of appearance; ``(none)`` stands for images without split."""
     if table.splits is None:
         return []
-    found = []
+    summaries = []
     codes, names = table.splits.array.indices.to_numpy(), table.splits.array.dictionary
-    known = np.bincount(table.cells.rows[table.cells.values != 0], minlength=len(table))
+    known_per_image = np.bincount(table.cells.rows[table.cells.values != 0], minlength=len(table))
     for code, name in enumerate(names.to_pylist()):
         rows = codes == code
         if rows.any():
-            share = float(known[rows].mean()) / max(len(table.classes), 1)
-            found.append(SplitSummary(name or "(none)", int(rows.sum()), share))
-    return found
+            share = float(known_per_image[rows].mean()) / max(len(table.classes), 1)
+            summaries.append(SplitSummary(name or "(none)", int(rows.sum()), share))
+    return summaries
 
 
 def _check_files(
@@ -138,7 +158,12 @@ def _check_files(
 ) -> FileSummary:
     paths = dict(zip(table.ids, files.locate(table.ids), strict=True))
     mentioned = {path for path in paths.values() if path is not None}
-    broken = unreadable(sorted(mentioned), lambda n: progress and progress(n, len(mentioned)))
+
+    def report(checked: int) -> None:
+        if progress is not None:
+            progress(checked, len(mentioned))
+
+    broken = unreadable(sorted(mentioned), report)
     return FileSummary(
         folder=str(files.folder),
         found=sum(path is not None for path in paths.values()),

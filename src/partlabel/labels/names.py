@@ -1,4 +1,4 @@
-"""A sequence of names that stays in Arrow's compact form until one is asked for."""
+"""A sequence of names in Arrow's compact memory format."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
@@ -14,14 +14,14 @@ _CHUNK = 1 << 16
 
 
 class Names(Sequence[str]):
-    """A read-only list of strings over an Arrow array: lazy, memory-mappable, quick to look up.
+    """A read-only list of strings backed by an Arrow array, which may be memory-mapped.
 
     >>> names = Names(["cat", "dog"])
     >>> names[1], len(names), names == ["cat", "dog"], names.find(["dog", "cow"]).tolist()
     ('dog', 2, True, [1, -1])
     """
 
-    __hash__ = None  # type: ignore[assignment]  # compares by content, like a list
+    __hash__ = None  # type: ignore[assignment]  # equality is by content, as for a list
 
     array: pa.Array
 
@@ -64,7 +64,7 @@ class Names(Sequence[str]):
         return f"Names([{some(self[:4], most=3)}])" if len(self) > 3 else f"Names({list(self)})"
 
     def plain(self) -> pa.Array:
-        """The names as one Arrow array of strings, whatever they are stored as."""
+        """The names as an Arrow array of strings, also if they are stored as dictionary codes."""
         return self.array.cast(pa.large_string())
 
     def take(self, rows: NDArray[np.int64]) -> "Names":
@@ -72,10 +72,10 @@ class Names(Sequence[str]):
         return Names(self.array.take(pa.array(rows)))
 
     def find(self, names: "Iterable[str] | Names") -> NDArray[np.int64]:
-        """The position of each of ``names`` in this sequence, -1 where it is not there."""
-        wanted = names if isinstance(names, Names) else Names(names)
-        found = pc.index_in(wanted.plain(), value_set=self.plain())
-        return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        """The position of each of ``names`` in this sequence, -1 if it is missing."""
+        names = names if isinstance(names, Names) else Names(names)
+        positions = pc.index_in(names.plain(), value_set=self.plain())
+        return np.asarray(positions.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _to_arrow(names: Iterable[str]) -> pa.Array:
@@ -90,32 +90,32 @@ def _to_arrow(names: Iterable[str]) -> pa.Array:
 
 
 def check_names(kind: str, names: Names) -> None:
-    """Refuse names that are empty, repeated, or would break the lines of a text file."""
+    """Raise an error for names that are empty, repeated, or contain control characters."""
     array = names.plain()
-    if _may_be_odd(array):
-        odd = pc.match_substring_regex(array, r"^$|[\x00-\x1f\x7f\x{FFFE}\x{FFFF}]")
-        at = odd.index(True).as_py()
-        if at >= 0:
+    if _may_be_invalid(array):
+        invalid = pc.match_substring_regex(array, r"^$|[\x00-\x1f\x7f\x{FFFE}\x{FFFF}]")
+        position = invalid.index(True).as_py()
+        if position >= 0:
             raise InputError(
-                f"{kind} number {at + 1} is called {array[at].as_py()!r}; a name needs at least "
-                "one character, and no control characters or line breaks"
+                f"{kind} number {position + 1} is called {array[position].as_py()!r}; a name must "
+                "have at least one character, and no control characters or line breaks"
             )
-    # sorting takes a tenth of the time and the memory of Arrow's hash tables
+    # sorting needs a tenth of the time and the memory of Arrow's hash tables
     ordered = array.take(pc.sort_indices(array))
-    same = pc.equal(ordered[1:], ordered[: max(len(array) - 1, 0)])
-    if pc.any(same).as_py():
-        name = ordered[same.index(True).as_py()].as_py()
-        raise InputError(f"the {kind} name '{name}' is there more than once")
+    repeated = pc.equal(ordered[1:], ordered[: max(len(array) - 1, 0)])
+    if pc.any(repeated).as_py():
+        name = ordered[repeated.index(True).as_py()].as_py()
+        raise InputError(f"the {kind} name '{name}' occurs more than once")
 
 
-def _may_be_odd(array: pa.Array) -> bool:
-    """A quick look at the bytes of the names, which are too many for a regular expression."""
+def _may_be_invalid(array: pa.Array) -> bool:
+    """A fast check of the bytes; a regular expression on all names would take too long."""
     if len(array) == 0:
         return False
     if pc.min(pc.binary_length(array)).as_py() == 0:
         return True
     data = np.frombuffer(array.buffers()[2], dtype=np.uint8)
     return any(
-        part.min() < 0x20 or bool(((part == 0x7F) | (part == 0xEF)).any())
-        for part in np.array_split(data, len(data) // _CHUNK + 1)
+        chunk.min() < 0x20 or bool(((chunk == 0x7F) | (chunk == 0xEF)).any())
+        for chunk in np.array_split(data, len(data) // _CHUNK + 1)
     )

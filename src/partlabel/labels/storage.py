@@ -1,7 +1,8 @@
-"""A label table in one Arrow file: open maps it into memory and reads nothing but the header.
+"""A label table in one Arrow file, which is memory-mapped: opening it reads only the header.
 
-The file is an ordinary Arrow IPC file that polars, pandas or R can read too: one row an image, its
-cells a list of (class, value[, score, source]), the class names in the schema's metadata.
+The file is an Arrow IPC file that polars, pandas and R can read too. It has one row per image; the
+cells of an image are a list of (class, value[, score, source]). The class names are in the schema's
+metadata.
 """
 
 import json
@@ -23,7 +24,7 @@ _FIELDS = {"class": pa.int32(), "value": pa.int8(), "score": pa.float32(), "sour
 
 
 def save(table: LabelTable, path: str | os.PathLike[str]) -> None:
-    """Write ``table`` to ``path``, whole or not at all."""
+    """Write ``table`` to ``path`` atomically."""
     cells = table.cells
     columns = {"class": cells.columns, "value": cells.values}
     columns |= {} if cells.scores is None else {"score": cells.scores}
@@ -49,7 +50,7 @@ def load(path: str | os.PathLike[str]) -> LabelTable:
         version = header["version"]
         if version != VERSION:
             raise InputError(
-                f"{path}: a label table of version {version}; this partlabel reads {VERSION}"
+                f"{path}: a label table of version {version}; this program reads {VERSION}"
             )
         if batches.num_record_batches != 1:
             raise ValueError("more than one record batch")
@@ -57,7 +58,7 @@ def load(path: str | os.PathLike[str]) -> LabelTable:
         batch.validate()
         _check_types(batch.schema)
         splits = Names(batch["split"]) if "split" in batch.schema.names else None
-        cells = _cells(batch["cells"])
+        cells = _as_cells(batch["cells"])
         return LabelTable.from_cells(
             Names(batch["image"]), Names(header["classes"]), cells, splits, check=False
         )
@@ -70,15 +71,15 @@ def load(path: str | os.PathLike[str]) -> LabelTable:
 
 
 def check(table: LabelTable, path: str | os.PathLike[str]) -> LabelTable:
-    """Read all of an opened table and refuse it if a cell lies outside it or holds no label."""
-    cells, (n, size) = table.cells, table.shape
-    inside = len(cells) == n and len(cells.starts) > 0 and cells.starts[0] == 0
-    inside = inside and bool((np.diff(cells.starts) >= 0).all())
-    inside = inside and int(cells.starts[-1]) == len(cells.values)
-    if len(cells.values) and inside:
-        inside = int(cells.columns.min()) >= 0 and int(cells.columns.max()) < size
-        inside = inside and int(cells.values.min()) >= -1 and int(cells.values.max()) <= 1
-    if not inside:
+    """Read all of an opened table; raise an error if its cells or names are damaged."""
+    cells, (images, classes) = table.cells, table.shape
+    valid = len(cells) == images and len(cells.starts) > 0 and cells.starts[0] == 0
+    valid = valid and bool((np.diff(cells.starts) >= 0).all())
+    valid = valid and int(cells.starts[-1]) == len(cells.values)
+    if valid and len(cells.values):
+        valid = int(cells.columns.min()) >= 0 and int(cells.columns.max()) < classes
+        valid = valid and int(cells.values.min()) >= -1 and int(cells.values.max()) <= 1
+    if not valid:
         raise InputError(f"{path}: the label table is damaged: cells outside its images or classes")
     try:
         for names in (table.ids, table.splits or table.ids):
@@ -89,23 +90,23 @@ def check(table: LabelTable, path: str | os.PathLike[str]) -> LabelTable:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """Refuse a schema that :func:`save` would not have written."""
+    """Raise an error for a schema that :func:`save` does not write."""
     cells = schema.field("cells").type
     item: Any = cells.value_type if pa.types.is_large_list(cells) else cells
     fields = [item.field(i) for i in range(item.num_fields)] if pa.types.is_struct(item) else []
-    right = [field.name for field in fields][:2] == ["class", "value"]
-    right = right and all(_FIELDS.get(field.name) == field.type for field in fields)
-    right = right and schema.field("image").type == pa.large_string()
+    valid = [field.name for field in fields][:2] == ["class", "value"]
+    valid = valid and all(_FIELDS.get(field.name) == field.type for field in fields)
+    valid = valid and schema.field("image").type == pa.large_string()
     if "split" in schema.names:
         split = schema.field("split").type
-        right = right and pa.types.is_dictionary(split)
-        right = right and split.value_type in (pa.string(), pa.large_string())
-    if not right:
+        valid = valid and pa.types.is_dictionary(split)
+        valid = valid and split.value_type in (pa.string(), pa.large_string())
+    if not valid:
         raise ValueError(f"its columns are {schema.to_string(show_schema_metadata=False)}")
 
 
-def _cells(lists: pa.Array) -> Cells:
-    """Views, not copies, of the lists' buffers."""
+def _as_cells(lists: pa.Array) -> Cells:
+    """Cells that are views of the lists' buffers, not copies."""
     struct = lists.values
 
     def column(name: str) -> Any:

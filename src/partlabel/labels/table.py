@@ -1,4 +1,4 @@
-"""The label table: images, classes, and for each pair present, absent, or nothing."""
+"""The label table: for each image and class, whether it is present, absent or unknown."""
 
 import os
 from collections.abc import Iterable
@@ -20,16 +20,17 @@ PRESENT, ABSENT, UNKNOWN = 1, -1, 0
 
 
 class LabelTable:
-    """What is known of which classes are in which images; unknown is what is not stored.
+    """Which classes are known to be present in which images, and which are known to be absent.
 
     Args:
-        ids: a name per image, usually its file name; each once.
-        classes: a name per class; each once.
-        matrix: [n, C] array or scipy sparse matrix with values in {-1, 0, 1}: absent, unknown,
-            present. Columns of a sparse row may come in any order; a cell given twice is an error.
+        ids: a unique name per image, usually its file name.
+        classes: a unique name per class.
+        matrix: [n, C] array or scipy sparse matrix with values 1 (present), -1 (absent) and 0
+            (unknown). In a sparse matrix, the columns of a row may come in any order, and a cell
+            given twice is an error.
         splits: a split name per image (``""`` for none), or None if the table has no splits.
 
-    A table never changes: every operation gives a new one.
+    A table never changes: every operation returns a new one. Unknown cells are not stored.
 
     >>> table = LabelTable(["a.jpg", "b.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
     >>> table
@@ -40,7 +41,7 @@ class LabelTable:
     [1, 1]
     """
 
-    __hash__ = None  # type: ignore[assignment]  # compares by content
+    __hash__ = None  # type: ignore[assignment]  # equality is by content
 
     def __init__(
         self,
@@ -60,8 +61,8 @@ class LabelTable:
             )
         try:
             cells = _cells.from_matrix(matrix)
-        except _cells.DuplicateCellError as twice:
-            image, name = ids[twice.row], classes[twice.column]
+        except _cells.DuplicateCellError as error:
+            image, name = ids[error.row], classes[error.column]
             raise InputError(f"image '{image}', class '{name}': the cell is given twice") from None
         except ValueError as error:
             raise InputError(str(error)) from None
@@ -77,9 +78,9 @@ class LabelTable:
         *,
         check: bool = True,
     ) -> "LabelTable":
-        """A table over cells that may also have scores and sources.
+        """A table of cells, which may have scores and sources.
 
-        With ``check=False`` names and cells are taken as they are, and nothing is read.
+        With ``check=False`` names and cells are not checked, and so not read from disk.
         """
         table = cls.__new__(cls)
         cells = cells.tidy() if check else cells
@@ -103,11 +104,11 @@ class LabelTable:
                 check_names("split", Names(used))
                 splits = splits if used else None
         self.ids, self.classes, self.cells = ids, classes, cells
-        self.splits = None if splits is None else _coded(splits)
+        self.splits = None if splits is None else _dictionary_encoded(splits)
         self.conflicts = 0
-        """Cells on which the tables disagreed in the merge that made this one."""
+        """Number of labels on which tables disagreed, if this table is the result of a merge."""
         self.split_conflicts = 0
-        """Images that those tables put in different splits."""
+        """Number of images whose split the merged tables disagreed on."""
 
     def __repr__(self) -> str:
         size = f"{count(len(self.ids), 'image')} x {count(len(self.classes), 'class', 'classes')}"
@@ -116,11 +117,11 @@ class LabelTable:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LabelTable):
             return NotImplemented
-        splits = list(self.splits or []) == list(other.splits or [])
+        same_splits = list(self.splits or []) == list(other.splits or [])
         return (
             self.ids == other.ids
             and self.classes == other.classes
-            and splits
+            and same_splits
             and self.cells.equals(other.cells)
         )
 
@@ -134,7 +135,7 @@ class LabelTable:
 
     @property
     def known(self) -> float:
-        """Share of all cells that are known to be present or absent."""
+        """Share of all labels that are known, present or absent."""
         size = len(self.ids) * len(self.classes)
         return float(np.count_nonzero(self.cells.values)) / size if size else 0.0
 
@@ -145,39 +146,39 @@ class LabelTable:
         return sparse.csr_array((known.values, known.columns, known.starts), shape=self.shape)
 
     def dense(self, rows: ArrayLike | None = None) -> NDArray[np.int8]:
-        """[n, C] labels of these rows (all by default), 0 for unknown."""
+        """[n, C] labels of these rows (default: all), 0 for unknown."""
         cells = self.cells if rows is None else self.cells.take(self._rows(rows))
         return cells.dense(len(self.classes))
 
     def scores(self, rows: ArrayLike | None = None) -> NDArray[np.float32]:
-        """[n, C] machine scores of these rows (all by default), NaN where there is none."""
+        """[n, C] model scores of these rows (default: all), NaN for a cell without score."""
         cells = self.cells if rows is None else self.cells.take(self._rows(rows))
-        out = np.full((len(cells), len(self.classes)), np.nan, dtype=np.float32)
-        out[cells.rows, cells.columns] = cells.scores_or_nan()
-        return out
+        matrix = np.full((len(cells), len(self.classes)), np.nan, dtype=np.float32)
+        matrix[cells.rows, cells.columns] = cells.scores_or_nan()
+        return matrix
 
     def counts(self) -> Any:
-        """Known labels per class: a record array [C] with fields present, absent and unknown."""
+        """Labels per class: a record array [C] with the fields present, absent and unknown."""
         size = len(self.classes)
         values, columns = self.cells.values, self.cells.columns
         present = np.bincount(columns[values == PRESENT], minlength=size)
         absent = np.bincount(columns[values == ABSENT], minlength=size)
         unknown = len(self.ids) - present - absent
-        kind = [(name, np.int64) for name in ("present", "absent", "unknown")]
-        return np.rec.fromarrays([present, absent, unknown], dtype=kind)
+        fields = [(name, np.int64) for name in ("present", "absent", "unknown")]
+        return np.rec.fromarrays([present, absent, unknown], dtype=fields)
 
     def subset(self, rows: ArrayLike) -> "LabelTable":
-        """These images, in this order; ``rows`` are positions or a mask."""
-        at = self._rows(rows)
-        splits = None if self.splits is None else self.splits.take(at)
-        ids = self.ids.take(at)
-        if len(np.unique(at)) < len(at):
+        """The table of these images, in this order; ``rows`` are positions or a mask."""
+        positions = self._rows(rows)
+        splits = None if self.splits is None else self.splits.take(positions)
+        ids = self.ids.take(positions)
+        if len(np.unique(positions)) < len(positions):
             check_names("image", ids)
-        cells = self.cells.take(at).tidy()
+        cells = self.cells.take(positions).tidy()
         return LabelTable.from_cells(ids, self.classes, cells, splits, check=False)
 
     def split(self, name: str) -> "LabelTable":
-        """The images of this split."""
+        """The table of the images of this split."""
         return self.subset(self.in_split(name))
 
     def in_split(self, name: str) -> NDArray[np.bool_]:
@@ -185,8 +186,8 @@ class LabelTable:
         if self.splits is None:
             raise InputError(f"there is no split '{name}': the table has no splits")
         codes, names = self.splits.array.indices, self.splits.array.dictionary.to_pylist()
-        used = [names[code] for code in codes.unique().to_pylist()]
-        one_of("split", name, [n for n in used if n])
+        used_names = [names[code] for code in codes.unique().to_pylist()]
+        one_of("split", name, [used for used in used_names if used])
         return np.asarray(codes.to_numpy() == names.index(name))
 
     def with_splits(self, splits: Iterable[str] | None) -> "LabelTable":
@@ -194,17 +195,17 @@ class LabelTable:
         return LabelTable.from_cells(self.ids, self.classes, self.cells, splits)
 
     def with_classes(self, names: Iterable[str]) -> "LabelTable":
-        """The same images with these of the classes, in this order."""
+        """The same images with only these classes, in this order."""
         wanted = Names(names)
         for name in wanted:
             one_of("class", name, self.classes)
-        to_new = np.full(len(self.classes), -1, dtype=np.int64)
-        to_new[self.classes.find(wanted)] = np.arange(len(wanted))
-        column = to_new[self.cells.columns]
-        kept = self.cells.where(column >= 0)
+        new_column = np.full(len(self.classes), -1, dtype=np.int64)
+        new_column[self.classes.find(wanted)] = np.arange(len(wanted))
+        columns = new_column[self.cells.columns]
+        kept = self.cells.where(columns >= 0)
         cells = _cells.from_triples(
             kept.rows,
-            column[column >= 0],
+            columns[columns >= 0],
             kept.values,
             (len(self.ids), len(wanted)),
             kept.scores,
@@ -213,7 +214,7 @@ class LabelTable:
         return LabelTable.from_cells(self.ids, wanted, cells, self.splits)
 
     def with_more_classes(self, names: Iterable[str]) -> "LabelTable":
-        """The same table with these classes too, unknown in all images."""
+        """The same table with these classes added, unknown in all images."""
         classes = [*self.classes, *names]
         return LabelTable.from_cells(self.ids, classes, self.cells, self.splits)
 
@@ -222,16 +223,16 @@ class LabelTable:
         return LabelTable.from_cells(self.ids, self.classes, cells, self.splits, check=False)
 
     def merge(self, other: "LabelTable", conflict: Conflict = "error") -> "LabelTable":
-        """Both tables as one, over the images and the classes of either.
+        """Merge two tables; the result has the images and the classes of both.
 
         Args:
-            other: a table with any images and classes; its new ones come after ours.
-            conflict: what a cell becomes that is present in one and absent in the other (and the
-                split of an image that the tables put in different ones): ``"error"`` raises,
-                ``"unknown"`` forgets both, ``"ours"`` and ``"theirs"`` take one side.
+            other: a table with any images and classes; its new ones come after those of this one.
+            conflict: what to do if a label is present in one table and absent in the other, or if
+                the tables put an image in different splits. ``"error"`` raises an error,
+                ``"unknown"`` drops both, ``"ours"`` keeps this table's, ``"theirs"`` the other's.
 
-        The result's ``conflicts`` is the number of cells that were decided this way, and
-        ``split_conflicts`` that of images whose split was.
+        The result has the number of labels in conflict as ``conflicts``, and the number of images
+        whose split was in conflict as ``split_conflicts``.
 
         >>> ours = LabelTable(["a"], ["cat"], [[1]])
         >>> both = ours.merge(LabelTable(["a", "b"], ["cat", "dog"], [[-1, 1], [0, 1]]), "theirs")
@@ -243,33 +244,38 @@ class LabelTable:
         return merge([self, other], conflict)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to one Arrow file, which :meth:`open` maps into memory."""
+        """Write the table to one Arrow file, for :meth:`open`."""
         from partlabel.labels.storage import save
 
         save(self, path)
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> "LabelTable":
-        """Open a saved table; its labels are read from disk when they are asked for."""
+        """Open a saved table; it is memory-mapped, so labels are read from disk when needed."""
         from partlabel.labels.storage import load
 
         return load(path)
 
     def _rows(self, rows: ArrayLike) -> NDArray[np.int64]:
-        at = np.asarray(rows)
-        if at.dtype.kind in "US":
-            raise InputError("rows are positions or a mask; table.ids.find(names) gives positions")
-        if at.dtype == np.bool_ and len(at) != len(self.ids):
-            raise InputError(f"a mask of {len(at)} for {count(len(self.ids), 'image')}")
-        if at.dtype == np.bool_:
-            return np.flatnonzero(at)
-        at = at.astype(np.int64).reshape(-1)
-        if len(at) and (at.min() < -len(self.ids) or at.max() >= len(self.ids)):
-            raise IndexError(f"row {at.max()} of a table of {count(len(self.ids), 'image')}")
-        return np.where(at < 0, at + len(self.ids), at)
+        """Positions, given positions (negative ones count from the end) or a mask."""
+        size = len(self.ids)
+        selected = np.asarray(rows)
+        if selected.dtype.kind in "US":
+            raise InputError(
+                "rows must be positions or a mask, not names; table.ids.find(names) gives positions"
+            )
+        if selected.dtype == np.bool_ and len(selected) != size:
+            raise InputError(f"a mask of length {len(selected)} for {count(size, 'image')}")
+        if selected.dtype == np.bool_:
+            return np.flatnonzero(selected)
+        positions = selected.astype(np.int64).reshape(-1)
+        outside = positions[(positions < -size) | (positions >= size)]
+        if len(outside):
+            raise IndexError(f"row {outside[0]} of a table of {count(size, 'image')}")
+        return np.where(positions < 0, positions + size, positions)
 
 
-def _coded(splits: Names) -> Names:
+def _dictionary_encoded(splits: Names) -> Names:
     if pa.types.is_dictionary(splits.array.type):
         return splits
     return Names(pc.dictionary_encode(splits.plain()))

@@ -1,6 +1,6 @@
-"""Label files: which formats there are, and how to read and write them.
+"""Reading and writing label files.
 
-A new format is a class in a file of its own and a line in ``FORMATS``.
+To add a format, write a class in a file of its own and add it to ``FORMATS``.
 """
 
 import os
@@ -54,7 +54,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Reading:
-    """A table, and what was noticed while it was read."""
+    """A table, and the reader's remarks about the file."""
 
     table: LabelTable
     notes: Notes
@@ -69,13 +69,13 @@ def read_labels(
     """Read a label file.
 
     Args:
-        path: the file, or the folder for formats that are one.
-        format: one of ``FORMATS``; None decides by content.
-        unlisted: what a class is in an image for which the file does not list it, ``"absent"`` or
-            ``"unknown"``. Formats that list only what is present need it; the others take what is
-            not listed for unknown.
-        images: a folder of images; those that the file does not mention join the table, with
-            nothing known.
+        path: the file, or the folder for the formats that are folders.
+        format: one of ``FORMATS``; None detects it from the content.
+        unlisted: the meaning of a class that the file does not list for an image, ``"absent"`` or
+            ``"unknown"``. Required for formats that list only present classes. For the others the
+            default is unknown.
+        images: a folder of images; those that the file does not mention are added to the table,
+            with all labels unknown.
     """
     return read(path, format, unlisted, images).table
 
@@ -88,12 +88,14 @@ def read(
     *,
     strict: bool = True,
 ) -> Reading:
-    """As :func:`read_labels`, with notes; if not ``strict``, contradictions are noted, not raised.
+    """Read a label file as :func:`read_labels` does, and return the reader's notes too.
 
-    A contradiction is a cell that the file states as present and as absent.
+    Args:
+        strict: raise an error if the file states a label both as present and as absent. If not
+            strict, the label becomes unknown and the notes list the contradiction.
     """
     source = Source(path)
-    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _decide(source)
+    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _detect(source)
     _check_unlisted(source, chosen, unlisted)
     try:
         stated = chosen.read(source)
@@ -117,14 +119,14 @@ def read(
 
 
 def write_labels(table: LabelTable, path: PathLike, format: str | None = None) -> list[str]:
-    """Write a label file, whole or not at all; warns of what the format cannot hold.
+    """Write a label file atomically; warn about information that the format cannot hold.
 
     Args:
-        path: the file, or the new folder for formats that are one.
-        format: one of ``FORMATS``; None goes by the ending of the file's name.
+        path: the file, or the new folder for the formats that are folders.
+        format: one of ``FORMATS``; None chooses it by the suffix of the file name.
 
     Returns:
-        What was lost, in words; an empty list if nothing was.
+        Descriptions of the information that was lost; empty if nothing was.
     """
     path = Path(path)
     chosen = target_format(path, format)
@@ -137,7 +139,7 @@ def write_labels(table: LabelTable, path: PathLike, format: str | None = None) -
 
 
 def target_format(path: PathLike, format: str | None = None) -> Format:
-    """The format to write; an error if that cannot be told, or the folder does not exist."""
+    """The format for a new file; an error if it is unclear or the folder does not exist."""
     path = Path(path)
     chosen = FORMATS[one_of("format", format, FORMATS)] if format else _by_suffix(path)
     if not path.parent.is_dir():
@@ -146,35 +148,35 @@ def target_format(path: PathLike, format: str | None = None) -> Format:
 
 
 def needs_unlisted(path: PathLike, format: str | None = None) -> bool:
-    """Whether a file lists only what is present, so that ``unlisted`` must be said."""
-    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _decide(Source(path))
+    """Whether a file lists only present classes, so that ``unlisted`` is required."""
+    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _detect(Source(path))
     return chosen.lists_only_present
 
 
-def _decide(source: Source) -> Format:
+def _detect(source: Source) -> Format:
     try:
-        found = [candidate for candidate in FORMATS.values() if candidate.matches(source)]
+        matching = [candidate for candidate in FORMATS.values() if candidate.matches(source)]
     except OSError as error:
         raise source.error(f"cannot be read ({error.strerror or error})") from error
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = " or ".join(f"--format {candidate.name}" for candidate in found)
-        raise source.error(f"could be of several formats; say which: {names}")
-    raise source.error(f"looks like no label format{_hint(source)}")
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        options = " or ".join(f"--format {candidate.name}" for candidate in matching)
+        raise source.error(f"matches several formats; choose one with {options}")
+    raise source.error(f"matches no label format{_hint(source)}")
 
 
 def _hint(source: Source) -> str:
-    """What might be wrong with a file that no format knows."""
+    """A guess at the problem of a file that matches no format."""
     if source.kind != "text":
-        return f"; say which with --format: {', '.join(FORMATS)}"
+        return f"; choose one with --format: {', '.join(FORMATS)}"
     header = source.header
-    seen = f" (its header is {', '.join(header)[:80]!r}); "
+    prefix = f" (its header is {', '.join(header)[:80]!r}); "
     if header[0] == "" and "image" in header[1:]:
-        return seen + "its first column has no name: write it without an index (index=False)"
+        return prefix + "its first column has no name; write it without an index (index=False)"
     if header[0].lower() == "image":
-        return seen + "a file with a row a label has the columns image,class,value"
-    return seen + "call the first column 'image', or say --format csv if it names the images"
+        return prefix + "a file with one row per label has the columns image,class,value"
+    return prefix + "rename the first column to 'image', or use --format csv if it holds the images"
 
 
 def _check_unlisted(source: Source, chosen: Format, unlisted: str | None) -> None:
@@ -182,14 +184,14 @@ def _check_unlisted(source: Source, chosen: Format, unlisted: str | None) -> Non
         one_of("meaning of unlisted", unlisted, ("absent", "unknown"))
     if chosen.lists_only_present and unlisted is None:
         raise source.error(
-            f"the format '{chosen.name}' lists only what is present; say what a class is that an "
-            "image does not list: --unlisted unknown (nobody looked for it) or --unlisted absent "
-            "(all were looked for) (in Python: unlisted=...)"
+            f"the format '{chosen.name}' lists only present classes, so the meaning of an unlisted "
+            "class must be given: --unlisted unknown (nobody checked it) or --unlisted absent "
+            "(annotators checked every class) (in Python: unlisted=...)"
         )
     if chosen.lists_every_cell and unlisted == "absent":
         raise source.error(
-            f"the format '{chosen.name}' lists every cell, and an empty one is unknown; "
-            "leave out --unlisted absent, or fill the cells with 0"
+            f"the format '{chosen.name}' lists every label, and an empty one is unknown; "
+            "leave out --unlisted absent, or write 0 for absent"
         )
 
 
@@ -200,14 +202,15 @@ def _by_suffix(path: Path) -> Format:
     for candidate in FORMATS.values():
         if suffix in candidate.suffixes:
             return candidate
-    json = "; .json may be coco, lvis or label-studio" if suffix == ".json" else ""
-    raise InputError(f"{path}: its name does not tell the format; say which with --to{json}")
+    hint = " (.json can be coco, lvis or label-studio)" if suffix == ".json" else ""
+    raise InputError(f"{path}: cannot choose a format by the file name; use --to{hint}")
 
 
 def _with_images(table: LabelTable, files: ImageFiles) -> LabelTable:
+    """The table with all other images of the folder added, their labels unknown."""
     mentioned = {path for path in files.locate(table.ids) if path is not None}
     new = [name for name in files.names if files.folder / name not in mentioned]
     if not new:
         return table
-    nothing = np.zeros((len(new), len(table.classes)), dtype=np.int8)
-    return table.merge(LabelTable(Names(new), table.classes, nothing))
+    unknown = np.zeros((len(new), len(table.classes)), dtype=np.int8)
+    return table.merge(LabelTable(Names(new), table.classes, unknown))

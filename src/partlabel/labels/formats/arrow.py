@@ -1,4 +1,4 @@
-"""The ``arrow`` format: what ``LabelTable.save`` writes, the one that loses nothing."""
+"""The ``arrow`` format: the file that ``LabelTable.save`` writes; it keeps everything."""
 
 from pathlib import Path
 
@@ -10,17 +10,17 @@ from partlabel.labels.storage import check
 
 
 class Arrow(Format):
-    """A saved label table; opened without reading it, and so the one for very large tables."""
+    """A saved label table. It is memory-mapped, which suits very large tables."""
 
     name = "arrow"
     suffixes = (".arrow",)
 
     def matches(self, source: Source) -> bool:
-        """Arrow's own first bytes."""
+        """Whether the file starts with Arrow's magic bytes."""
         return source.kind == "arrow"
 
     def read(self, source: Source) -> Stated:
-        """All cells, checked."""
+        """All cells, after a check of the table."""
         table = check(LabelTable.open(source.file), source.path)
         cells = table.cells
         return Stated(
@@ -35,5 +35,5 @@ class Arrow(Format):
         )
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """Everything."""
+        """Write the whole table."""
         table.save(path)

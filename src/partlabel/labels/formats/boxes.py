@@ -1,4 +1,4 @@
-"""Boxes around objects: ``image,class,left,top,right,bottom``, in pixels of the upright picture."""
+"""Boxes around objects: ``image,class,left,top,right,bottom``, in pixels of the upright image."""
 
 import math
 import os
@@ -17,14 +17,14 @@ _EDGES = ["left", "top", "right", "bottom"]
 
 @dataclass(frozen=True)
 class BoxFile:
-    """What a file of boxes says, in its order.
+    """The boxes of a file, in its order.
 
     Args:
         path: the file.
-        images, classes: the names in it, each once.
-        image, label: [n] the image and the class of each box, as places in these.
-        edges: [n, 4] left, top, right and bottom in pixels, right and bottom outside.
-        line: says where in the file a box is.
+        images, classes: the names in the file, each once.
+        image, label: [n] the image and the class of each box, as positions in these lists.
+        edges: [n, 4] left, top, right and bottom in pixels; right and bottom are exclusive.
+        line: returns the location of a box in the file.
     """
 
     path: Path
@@ -37,13 +37,13 @@ class BoxFile:
 
 
 def read_boxes(path: str | os.PathLike[str]) -> BoxFile:
-    """Read a file of boxes, which may have further columns; a mistake is an error with its line."""
+    """Read a file of boxes; other columns are ignored, and a mistake is an error with its line."""
     source = Source(path)
     if source.kind != "text":
         raise source.error("boxes are a text table: image,class," + ",".join(_EDGES))
     text = read_delimited(source)
     image, label = text.column("image"), text.column("class")
-    edges = _edges(text)
+    edges = _read_edges(text)
     empty = np.flatnonzero((edges[:, :2] >= edges[:, 2:]).any(axis=1))
     if len(empty):
         raise source.error(
@@ -65,25 +65,24 @@ def write_boxes(path: Path, boxes: Iterable[Iterable[object]]) -> None:
     write_delimited(path, ["image", "class", *_EDGES], boxes)
 
 
-def _edges(text: Delimited) -> NDArray[np.float64]:
-    columns = [text.column(name) for name in _EDGES]
-    parsed = [[_number(value) for value in text.values(column)] for column in columns]
-    wrong = {
-        column: {v for v, n in zip(text.values(column), numbers, strict=True) if math.isnan(n)}
-        for column, numbers in zip(columns, parsed, strict=True)
-    }
-    text.check(wrong, "expected a number of pixels")
-    found = [
-        np.array(numbers or [0.0])[text.codes(column)]
-        for column, numbers in zip(columns, parsed, strict=True)
-    ]
-    return np.stack(found, axis=1)
+def _read_edges(text: Delimited) -> NDArray[np.float64]:
+    """[n, 4] the edges of all boxes; a text that is no number is an error."""
+    edges = []
+    invalid: dict[int, set[str]] = {}
+    for name in _EDGES:
+        column = text.column(name)
+        texts = text.values(column)
+        numbers = [_finite_number(value) for value in texts]
+        invalid[column] = {t for t, n in zip(texts, numbers, strict=True) if math.isnan(n)}
+        edges.append(np.array(numbers or [0.0])[text.codes(column)])
+    text.reject_first(invalid, "expected a number of pixels")
+    return np.stack(edges, axis=1)
 
 
-def _number(value: str) -> float:
-    """A finite number, NaN for anything else."""
+def _finite_number(text: str) -> float:
+    """The finite number that a text stands for, NaN for any other text."""
     try:
-        number = float(value)
+        number = float(text)
     except ValueError:
         return math.nan
     return number if math.isfinite(number) else math.nan

@@ -1,4 +1,4 @@
-"""COCO's and LVIS' JSON: images, categories, annotations."""
+"""The ``coco`` and ``lvis`` formats: JSON with images, categories and annotations."""
 
 import json
 from pathlib import Path
@@ -15,47 +15,47 @@ from partlabel.labels.formats.stated import Stated, only_once
 
 
 class Coco(Format):
-    """An image has the classes that are annotated in it; of the others the file says nothing."""
+    """A class is present in an image if it is annotated there; other classes are not mentioned."""
 
     name = "coco"
     lists_only_present = True
 
     def matches(self, source: Source) -> bool:
-        """A document with images, categories and annotations, and no LVIS fields."""
+        """Whether the document has images, categories and annotations, and no LVIS fields."""
         return _is_coco(source) and not _has_lvis_fields(source)
 
     def read(self, source: Source) -> Stated:
-        """An image is called by its file name."""
+        """The annotated classes of each image; the name of an image is its ``file_name``."""
         return _read(source, with_absent=False)
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """Annotations say that a class is there, without saying where."""
+        """Write one annotation per present class, without a box."""
         _write(table, path, with_absent=False)
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Only what is present."""
+        """Absent labels, scores and splits."""
         return drops_absent(table) + drops_scores(table) + drops_splits(table)
 
 
 class Lvis(Format):
-    """As COCO, and each image lists the classes that are known to be absent."""
+    """Like COCO, but each image also lists the classes that are known to be absent."""
 
     name = "lvis"
 
     def matches(self, source: Source) -> bool:
-        """Images have ``neg_category_ids``."""
+        """Whether images have ``neg_category_ids``."""
         return _is_coco(source) and _has_lvis_fields(source)
 
     def read(self, source: Source) -> Stated:
-        """Classes in ``neg_category_ids`` are absent."""
+        """Annotated classes are present, those in ``neg_category_ids`` are absent."""
         return _read(source, with_absent=True)
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """Annotations say that a class is there, without saying where."""
+        """Write one annotation per present class, without a box, and the absent classes."""
         _write(table, path, with_absent=True)
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Values alone."""
+        """Scores and splits."""
         return drops_scores(table) + drops_splits(table)
 
 
@@ -83,51 +83,55 @@ def _read(source: Source, *, with_absent: bool) -> Stated:
     ]
     only_once(source, "image", names)
     only_once(source, "category name", classes)
-    rows, columns = _numbers(source, "images", images), _numbers(source, "categories", categories)
-    cells: list[tuple[int, int, int, str]] = []
+    rows = _positions_by_id(source, "images", images)
+    columns = _positions_by_id(source, "categories", categories)
+    # several objects of a class are one label, at the location of the last
+    locations: dict[tuple[int, int, int], str] = {}
 
     def state(row: int, category: object, value: int, where: str) -> None:
         if category not in columns:
             raise source.error(f"there is no category with id {category!r}", where)
-        cells.append((row, columns[category], value, where))
+        locations[row, columns[category], value] = where
 
-    for i, note in enumerate(objects(source, document, "annotations")):
+    for i, annotation in enumerate(objects(source, document, "annotations")):
         where = f"annotations[{i}]"
-        image = member(source, note, "image_id", (int, str), where)
-        if image not in rows:
-            raise source.error(f"there is no image with id {image!r}", where)
-        state(rows[image], member(source, note, "category_id", (int, str), where), PRESENT, where)
-    for i, item in enumerate(images if with_absent else []):
+        image_id = member(source, annotation, "image_id", (int, str), where)
+        if image_id not in rows:
+            raise source.error(f"there is no image with id {image_id!r}", where)
+        category = member(source, annotation, "category_id", (int, str), where)
+        state(rows[image_id], category, PRESENT, where)
+    for i, image in enumerate(images if with_absent else []):
         where = f"images[{i}].neg_category_ids"
-        for category in expect(source, item.get("neg_category_ids", []), list, where):
+        for category in expect(source, image.get("neg_category_ids", []), list, where):
             state(i, expect(source, category, (int, str), where), ABSENT, where)
-    # several objects of a class are one label
-    unique = list({(row, column, value): where for row, column, value, where in cells}.items())
+    statements = np.array(list(locations), dtype=np.int64).reshape(-1, 3)
+    where_stated = list(locations.values())
     return Stated(
         Names(names),
         Names(classes),
-        np.array([key[0] for key, _ in unique], dtype=np.int64),
-        np.array([key[1] for key, _ in unique], dtype=np.int64),
-        np.array([key[2] for key, _ in unique], dtype=np.int8),
-        where=lambda cells: [unique[at][1] for at in cells],
+        statements[:, 0],
+        statements[:, 1],
+        statements[:, 2].astype(np.int8),
+        where=lambda positions: [where_stated[position] for position in positions],
     )
 
 
 def _file_name(source: Source, image: dict[str, Any], where: str) -> str:
-    if "file_name" not in image and isinstance(image.get("coco_url"), str):  # LVIS
+    if "file_name" not in image and isinstance(image.get("coco_url"), str):  # as in LVIS
         return str(image["coco_url"]).rsplit("/", 1)[-1]
-    name = member(source, image, "file_name", str, where)
-    return str(name)
+    return str(member(source, image, "file_name", str, where))
 
 
-def _numbers(source: Source, key: str, items: list[dict[str, Any]]) -> dict[object, int]:
+def _positions_by_id(source: Source, key: str, items: list[dict[str, Any]]) -> dict[object, int]:
+    """The position of each item by its id; an id that occurs twice is an error."""
     ids = [member(source, item, "id", (int, str), f"{key}[{i}]") for i, item in enumerate(items)]
-    numbers: dict[object, int] = {}
-    for i, name in enumerate(ids):
-        if name in numbers:
-            raise source.error(f"the id {name!r} is taken by {key}[{numbers[name]}]", f"{key}[{i}]")
-        numbers[name] = i
-    return numbers
+    positions: dict[object, int] = {}
+    for i, item_id in enumerate(ids):
+        if item_id in positions:
+            first = f"{key}[{positions[item_id]}]"
+            raise source.error(f"the id {item_id!r} is already the id of {first}", f"{key}[{i}]")
+        positions[item_id] = i
+    return positions
 
 
 def _write(table: LabelTable, path: Path, *, with_absent: bool) -> None:

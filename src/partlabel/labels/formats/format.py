@@ -1,4 +1,4 @@
-"""What a label format has to offer; each lives in a file of its own."""
+"""The interface of a label format; each format has a file of its own."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -12,14 +12,14 @@ from partlabel.labels.formats.stated import Stated
 
 
 class Format(ABC):
-    """One way to write labels down.
+    """One file format for labels.
 
     Attributes:
-        name: what ``--format`` calls it.
-        suffixes: endings of file names that ask for it when nothing else does.
-        lists_only_present: the format cannot say "absent", so a reader must be told what a class
-            means that is not listed.
-        lists_every_cell: the format has a place for each cell, so no cell is ever unlisted.
+        name: its name for ``--format``.
+        suffixes: file name suffixes that select this format for a new file.
+        lists_only_present: the format cannot state that a class is absent, so the caller must
+            say what an unlisted class means.
+        lists_every_cell: the format has an entry for each image and class, so none is unlisted.
     """
 
     name: str
@@ -33,19 +33,19 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, source: Source) -> Stated:
-        """All that ``source`` states."""
+        """All statements of ``source``."""
 
     @abstractmethod
     def write(self, table: LabelTable, path: Path) -> None:
-        """Write ``table`` to ``path``, whole or not at all."""
+        """Write ``table`` to ``path`` atomically."""
 
     def drops(self, table: LabelTable) -> list[str]:
-        """What this format cannot say of ``table``, in words."""
+        """Descriptions of the parts of ``table`` that this format cannot hold."""
         return []
 
 
 def drops_scores(table: LabelTable) -> list[str]:
-    """For formats that hold values alone."""
+    """For formats without scores and sources."""
     cells, lost = table.cells, []
     scores = int(np.count_nonzero(~np.isnan(cells.scores_or_nan())))
     if scores:
@@ -60,37 +60,33 @@ def drops_splits(table: LabelTable) -> list[str]:
     return [] if table.splits is None else ["the splits"]
 
 
-def drops_silent(
-    table: LabelTable, *, images: bool = True, values: tuple[int, ...] = ()
-) -> list[str]:
-    """For formats that name a class (and an image) only where they state something about it.
+def drops_without_entries(table: LabelTable, *, images: bool = True) -> list[str]:
+    """For formats that name a class (and an image) only in entries for a label.
 
     Args:
-        images: whether an image needs a statement too.
-        values: the values that are statements; all stored cells if none are given.
+        table: a table with only those cells that the format writes.
+        images: whether an image also needs an entry.
     """
-    cells = table.cells
-    said = np.isin(cells.values, values) if values else np.ones(len(cells.values), np.bool_)
-    lost = []
-    silent = len(table.classes) - len(np.unique(cells.columns[said]))
-    if silent:
-        lost.append(f"{count(silent, 'class', 'classes')} of which nothing is stated")
-    silent = len(table.ids) - len(np.unique(cells.rows[said]))
-    if silent and images:
-        lost.append(f"{count(silent, 'image')} of which nothing is stated")
+    cells, lost = table.cells, []
+    empty_classes = len(table.classes) - len(np.unique(cells.columns))
+    if empty_classes:
+        lost.append(f"{count(empty_classes, 'class', 'classes')} without entries")
+    empty_images = len(table.ids) - len(np.unique(cells.rows))
+    if empty_images and images:
+        lost.append(f"{count(empty_images, 'image')} without entries")
     return lost
 
 
 def drops_order(table: LabelTable) -> list[str]:
-    """For formats without a list of classes, whose readers sort them by name."""
+    """For formats without a list of classes; their readers sort the classes by name."""
     classes = list(table.classes)
     return ["the order of the classes"] if classes != sorted(classes) else []
 
 
 def drops_absent(table: LabelTable) -> list[str]:
-    """For formats that list only what is present."""
+    """For formats that list only present classes."""
     absent = int(np.count_nonzero(table.cells.values == ABSENT))
     unknown = len(table.ids) * len(table.classes) - int(np.count_nonzero(table.cells.values))
     if absent and unknown:
-        return [f"that {count(absent, 'cell')} are known to be absent and {unknown:,} unknown"]
+        return [f"the difference between {count(absent, 'absent label')} and {unknown:,} unknown"]
     return []

@@ -1,4 +1,4 @@
-"""The ``hf`` format: the metadata file of an image folder as Hugging Face datasets have it."""
+"""The ``hf`` format: the metadata file of an image folder, as in Hugging Face datasets."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ _FILES = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 
 class ImageFolder(Format):
-    """``file_name`` and a column a class: 1 present, 0 absent, null unknown.
+    """``file_name`` and one column per class: 1 for present, 0 for absent, null for unknown.
 
-    Reads a metadata file, a folder with one, or a folder of folders with one each, whose names are
-    then the splits.
+    Reads a metadata file, a folder with a metadata file, or a folder of such folders. In the last
+    case the names of the folders are the splits.
     """
 
     name = "hf"
@@ -40,7 +40,7 @@ class ImageFolder(Format):
     lists_every_cell = True
 
     def matches(self, source: Source) -> bool:
-        """Metadata files have a column ``file_name``."""
+        """Whether there is a column ``file_name``, or a metadata file in the folder."""
         if source.kind == "folder":
             return bool(_metadata_files(source.path))
         if source.kind == "parquet":
@@ -48,7 +48,7 @@ class ImageFolder(Format):
         return source.kind == "jsonl" or (source.kind == "text" and "file_name" in source.header)
 
     def read(self, source: Source) -> Stated:
-        """One file, or one file per split."""
+        """The labels of each image, from one file or from one file per split."""
         if source.kind != "folder":
             return _read_file(source)
         files = _metadata_files(source.path)
@@ -58,67 +58,66 @@ class ImageFolder(Format):
         if files[0].parent == source.path:
             if len(files) > 1:
                 names = " and ".join(path.name for path in files)
-                raise source.error(f"the folder has {names}; name the one to read")
+                raise source.error(f"the folder has {names}; give the path of the one to read")
             return _read_file(Source(files[0]))
         folders = [path.parent.name for path in files]
         only_once(source, "metadata file of", folders)
-        parts = [(folder, _read_file(Source(p))) for folder, p in zip(folders, files, strict=True)]
-        torn = [folder for folder, part in parts if part.splits is not None]
-        if torn:
-            raise source.error(f"the folder '{torn[0]}' is a split, and its file names others")
+        parts = []
+        for folder, path in zip(folders, files, strict=True):
+            part = _read_file(Source(path))
+            if part.splits is not None:
+                raise source.error(
+                    f"the folder '{folder}' is a split, but its metadata file has a column 'split'"
+                )
+            parts.append((folder, part))
         return _join(parts)
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """As the file's ending says: .jsonl, .csv or .parquet."""
-        header = ["file_name", *(["split"] if table.splits is not None else []), *table.classes]
+        """Write JSON lines, CSV or Parquet, depending on the suffix of the file."""
         need_classes(table)
-        taken = [name for name in ("file_name", "split") if name in table.classes]
-        if taken:
-            raise InputError(f"the hf format keeps the column '{taken[0]}' for itself")
-        if path.suffix.lower() == ".csv":
-            write_delimited(path, header, _rows(table))
-        elif path.suffix.lower() == ".parquet":
+        reserved = [name for name in ("file_name", "split") if name in table.classes]
+        if reserved:
+            raise InputError(f"no class can be called '{reserved[0]}' in the hf format")
+        suffix = path.suffix.lower()
+        if suffix == ".csv":
+            write_delimited(path, _header(table), _rows(table))
+        elif suffix == ".parquet":
             columns = _columns(table)
             with atomic_file(path) as stream:
                 pyarrow.parquet.write_table(pa.table(columns), stream)
-        elif path.suffix.lower() in (".jsonl", ".ndjson"):
-            if not len(table):
-                raise InputError(f"{path}: JSON lines cannot hold a table without images")
-            words = {"1": 1, "0": 0, "": None}
-            first = len(header) - len(table.classes)
-            with atomic_file(path) as stream:
-                for row in _rows(table):
-                    values = [*row[:first], *(words[word] for word in row[first:])]
-                    record = dict(zip(header, values, strict=True))
-                    stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+        elif suffix in (".jsonl", ".ndjson"):
+            _write_json_lines(table, path)
         else:
-            raise InputError(f"{path}: name an hf file metadata.jsonl, metadata.csv or .parquet")
+            raise InputError(
+                f"{path}: a file of the hf format is called metadata.jsonl, metadata.csv or "
+                "metadata.parquet"
+            )
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Values alone."""
+        """Scores."""
         return drops_scores(table)
 
 
 @dataclass(frozen=True)
 class JsonLines(Delimited):
-    """JSON objects line by line, as columns of text."""
+    """A table of JSON objects, one per line, as columns of text."""
 
-    numbers_of_lines: list[int]
+    line_numbers: list[int]
 
     def lines(self, records: Sequence[int]) -> list[str]:
-        """Blank lines count."""
-        return [f"line {self.numbers_of_lines[record]:,}" for record in records]
+        """The lines of records in the file, counting blank lines."""
+        return [f"line {self.line_numbers[record]:,}" for record in records]
 
 
 def _read_file(source: Source) -> Stated:
     readers = {"parquet": read_parquet, "jsonl": _read_json_lines, "json": _read_json_lines}
     text = readers.get(source.kind, read_delimited)(source)
     if "file_name" not in text.header:
-        raise source.error("no column is called 'file_name'; it names the image of each row")
+        raise source.error("no column is called 'file_name', the column with the images")
     only_once(source, "column", text.header)
     image = text.header.index("file_name")
     columns = [i for i, name in enumerate(text.header) if name not in ("file_name", "split")]
-    hint = "a label is 1 (present), 0 (absent) or null (unknown); take other columns out"
+    hint = "a label is 1 (present), 0 (absent) or null (unknown); remove other columns"
     stated = read_wide(text, image, columns, ABSENT_OR_PRESENT, hint)
     if "split" in text.header:
         stated.splits = splits_of(text, image, text.header.index("split"), stated)
@@ -127,18 +126,18 @@ def _read_file(source: Source) -> Stated:
 
 def _read_json_lines(source: Source) -> Delimited:
     records: list[dict[str, Any]] = []
-    numbers: list[int] = []
+    line_numbers: list[int] = []
     for number, line in enumerate(source.lines(), start=1):
         if not line.strip():
             continue
         try:
-            record = json.loads(line, object_pairs_hook=_once)
+            record = json.loads(line, object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
             raise source.error(f"not valid JSON: {error}", f"line {number:,}") from error
         if not isinstance(record, dict):
             raise source.error("expected a JSON object {...}", f"line {number:,}")
         records.append(record)
-        numbers.append(number)
+        line_numbers.append(number)
     header = list(dict.fromkeys(key for record in records for key in record))
     columns = []
     for name in header:
@@ -147,20 +146,21 @@ def _read_json_lines(source: Source) -> Delimited:
         except UnicodeEncodeError as error:
             raise source.error(f"column '{name}' holds invalid text: {error}") from error
         columns.append(values.dictionary_encode())
-    return JsonLines(source, header, columns, numbers)
+    return JsonLines(source, header, columns, line_numbers)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"'{twice}' is there twice")
-    return found
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a key that occurs twice is an error."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"'{repeated}' occurs twice")
+    return record
 
 
 def _text(value: object) -> str:
-    """A JSON value as a text file would have it."""
+    """A JSON value as the text that a CSV file would have."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -169,51 +169,73 @@ def _text(value: object) -> str:
 
 
 def _metadata_files(folder: Path) -> list[Path]:
-    for places in ([folder], sorted(path for path in folder.iterdir() if path.is_dir())):
-        files = [place / name for place in places for name in _FILES if (place / name).is_file()]
+    """The metadata files in a folder; if there are none, those in its subfolders."""
+    subfolders = sorted(path for path in folder.iterdir() if path.is_dir())
+    for folders in ([folder], subfolders):
+        paths = [parent / name for parent in folders for name in _FILES]
+        files = [path for path in paths if path.is_file()]
         if files:
             return files
     return []
 
 
 def _join(parts: list[tuple[str, Stated]]) -> Stated:
-    """Several files as one; an image's name gets its folder in front."""
+    """The statements of several folders as one; the folder becomes part of an image's name."""
     classes = Names(list(dict.fromkeys(name for _, part in parts for name in part.classes)))
     images = [f"{folder}/{name}" for folder, part in parts for name in part.images]
     sizes = [len(part.images) for _, part in parts]
-    before = np.cumsum([0, *sizes])
+    first_rows = np.cumsum([0, *sizes[:-1]])
     notes = Notes()
     for folder, part in parts:
         notes.repeated += [f"{folder}/{name}" for name in part.notes.repeated]
     records = np.concatenate([part.record for _, part in parts if part.record is not None])
-    part_of = np.repeat(np.arange(len(parts)), [len(part.value) for _, part in parts])
+    part_of_statement = np.repeat(np.arange(len(parts)), [len(part.value) for _, part in parts])
 
-    def where(cells: Sequence[int]) -> list[str]:
-        places = []
-        for at in cells:
-            folder, part = parts[int(part_of[at])]
-            places.append(f"{folder}, {part.where([int(records[at])])[0]}")
-        return places
+    def where(statements: Sequence[int]) -> list[str]:
+        locations = []
+        for statement in statements:
+            folder, part = parts[int(part_of_statement[statement])]
+            location = part.where([int(records[statement])])[0]
+            locations.append(f"{folder}, {location}")
+        return locations
 
     return Stated(
         Names(images),
         classes,
-        np.concatenate([part.image + at for (_, part), at in zip(parts, before, strict=False)]),
+        np.concatenate(
+            [part.image + first for (_, part), first in zip(parts, first_rows, strict=True)]
+        ),
         np.concatenate([classes.find(part.classes)[part.label] for _, part in parts]),
         np.concatenate([part.value for _, part in parts]),
         where=where,
         splits=Names(
-            [folder for (folder, _), n in zip(parts, sizes, strict=True) for _ in range(n)]
+            [folder for (folder, _), size in zip(parts, sizes, strict=True) for _ in range(size)]
         ),
         notes=notes,
     )
+
+
+def _write_json_lines(table: LabelTable, path: Path) -> None:
+    if not len(table):
+        raise InputError(f"{path}: JSON lines cannot hold a table without images")
+    header, values = _header(table), {"1": 1, "0": 0, "": None}
+    first_label = len(header) - len(table.classes)
+    with atomic_file(path) as stream:
+        for row in _rows(table):
+            fields = [*row[:first_label], *(values[word] for word in row[first_label:])]
+            record = dict(zip(header, fields, strict=True))
+            stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+
+def _header(table: LabelTable) -> list[str]:
+    return ["file_name", *(["split"] if table.splits is not None else []), *table.classes]
 
 
 def _rows(table: LabelTable) -> Iterator[list[Any]]:
     rows = wide_rows(table, {1: "1", -1: "0", 0: ""})
     if table.splits is None:
         return rows
-    return ([row[0], name, *row[1:]] for row, name in zip(rows, table.splits, strict=True))
+    return ([row[0], split, *row[1:]] for row, split in zip(rows, table.splits, strict=True))
 
 
 def _columns(table: LabelTable) -> dict[str, pa.Array]:

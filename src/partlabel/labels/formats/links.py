@@ -1,11 +1,11 @@
-"""Links between classes: ``class,linked,weight``, weights relative to a class's own of 1."""
+"""Links between classes: ``class,linked,weight``; the weight of a class with itself is 1."""
 
 import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from partlabel.base.errors import PartlabelWarning, count, some
+from partlabel.base.errors import PartlabelWarning, some
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.formats.named_numbers import read_named
 from partlabel.labels.formats.source import Source
@@ -16,30 +16,31 @@ _HEADER = ["class", "linked", "weight"]
 
 
 def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Link]:
-    """Read links; those of other classes are left out with a warning, a mistake is an error.
+    """Read the links between these classes.
 
-    So is a file of which nothing is left. A class's link to itself says nothing.
+    Links of other classes are ignored with a warning; links of a class with itself are ignored. A
+    mistake in the file is an error, and so is a file without any link between these classes.
     """
-    wanted = set(classes)
+    class_names = set(classes)
     links: list[Link] = []
-    first: dict[tuple[str, str], str] = {}
+    first_lines: dict[tuple[str, str], str] = {}
     for source, line, fields, (weight,) in read_named(path, _HEADER, numbers=1):
         name, other = fields
         if weight < 0:
-            raise source.error(f"a link has weight {weight}: must not be negative", line)
-        if (name, other) in first:
-            raise source.error(f"'{name}' to '{other}' again, as in {first[name, other]}", line)
-        first[name, other] = line
-        if {name, other} <= wanted and name != other:
+            raise source.error(f"the weight is {weight}; it must not be negative", line)
+        if (name, other) in first_lines:
+            first = first_lines[name, other]
+            raise source.error(f"the link from '{name}' to '{other}' is already in {first}", line)
+        first_lines[name, other] = line
+        if {name, other} <= class_names and name != other:
             links.append((name, other, weight))
-    strangers = sorted({name for pair in first for name in pair} - wanted)
+    unknown_names = sorted({name for pair in first_lines for name in pair} - class_names)
     if not links:
-        known = f"; not among the classes: {some(strangers)}" if strangers else ""
-        raise Source(path).error(f"has no link between two classes of the labels{known}")
-    if strangers:
+        hint = f"; not among the classes: {some(unknown_names)}" if unknown_names else ""
+        raise Source(path).error(f"has no link between two classes of the labels{hint}")
+    if unknown_names:
         warnings.warn(
-            f"{path}: links of {count(len(strangers), 'name')} that no class has are left out: "
-            f"{some(strangers)}",
+            f"{path}: links of names that are not classes are ignored: {some(unknown_names)}",
             PartlabelWarning,
             stacklevel=2,
         )
@@ -47,5 +48,5 @@ def read_links(path: str | os.PathLike[str], classes: Iterable[str]) -> list[Lin
 
 
 def write_links(path: Path, links: Iterable[Link]) -> None:
-    """Write links as they are read."""
+    """Write links in the format that :func:`read_links` reads."""
     write_delimited(path, _HEADER, links)

@@ -1,4 +1,4 @@
-"""Formats with a row a cell: ``cells`` and ``open-images``."""
+"""The formats with one row per label: ``cells`` and ``open-images``."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -22,8 +22,8 @@ from partlabel.labels.formats.format import (
     Format,
     drops_order,
     drops_scores,
-    drops_silent,
     drops_splits,
+    drops_without_entries,
 )
 from partlabel.labels.formats.parquet import read_parquet
 from partlabel.labels.formats.source import Source
@@ -31,39 +31,39 @@ from partlabel.labels.formats.stated import Stated
 
 _SOURCES = {"human": HUMAN, "model": MODEL, "": HUMAN}
 _COLUMNS = ("image", "class", "value", "score", "source")
+_REQUIRED_COLUMNS = set(_COLUMNS[:3])
 
 
 class CellList(Format):
-    """``image,class,value,score,source``: the form of completed tables, as CSV or Parquet.
+    """``image,class,value,score,source`` as CSV or Parquet: the format of completed tables.
 
-    A row without value but with a score is a cell that is still unknown.
+    A row with a score but without a value is a label that is still unknown.
     """
 
     name = "cells"
     suffixes = (".parquet",)
 
     def matches(self, source: Source) -> bool:
-        """A column each for image, class and value, and nothing foreign."""
+        """Whether there are columns image, class and value, and in a text file no foreign ones."""
         if source.kind == "parquet":
-            return set(_COLUMNS[:3]) <= set(source.parquet_columns)
-        return source.kind == "text" and set(_COLUMNS[:3]) <= set(source.header) <= set(_COLUMNS)
+            return set(source.parquet_columns) >= _REQUIRED_COLUMNS
+        return source.kind == "text" and _REQUIRED_COLUMNS <= set(source.header) <= set(_COLUMNS)
 
     def read(self, source: Source) -> Stated:
-        """Parquet or delimited text alike."""
+        """One statement per row."""
         text = read_parquet(source) if source.kind == "parquet" else read_delimited(source)
-        value = text.map(
-            text.column("value"), ABSENT_OR_PRESENT, "write 1, 0, or nothing (only a score)"
-        )
+        hint = "write 1, 0, or nothing for an unknown label with a score"
+        value = text.map(text.column("value"), ABSENT_OR_PRESENT, hint)
         scores = sources = None
         if "score" in text.header:
-            score = text.column("score")
-            scores = text.numbers(score).astype(np.float32)[text.codes(score)]
+            column = text.column("score")
+            scores = text.numbers(column).astype(np.float32)[text.codes(column)]
         if "source" in text.header:
             sources = text.map(text.column("source"), _SOURCES, "write human or model")
         return _stated(text, "image", "class", value, scores, sources)
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """Parquet if the file is to be called so, else CSV."""
+        """Write Parquet if the suffix is .parquet, else CSV."""
         if path.suffix.lower() == ".parquet":
             with atomic_file(path) as stream:
                 pyarrow.parquet.write_table(_as_arrow(table), stream)
@@ -71,8 +71,8 @@ class CellList(Format):
             write_delimited(path, list(_COLUMNS), _cell_rows(table))
 
     def drops(self, table: LabelTable) -> list[str]:
-        """What has no cell has no row."""
-        return drops_splits(table) + drops_silent(table) + drops_order(table)
+        """Splits, images and classes without cells, and the order of the classes."""
+        return drops_splits(table) + drops_without_entries(table) + drops_order(table)
 
 
 class OpenImages(Format):
@@ -81,17 +81,17 @@ class OpenImages(Format):
     name = "open-images"
 
     def matches(self, source: Source) -> bool:
-        """Open Images' own column names."""
-        needed = {"ImageID", "LabelName", "Confidence"}
-        return source.kind == "text" and needed <= set(source.header)
+        """Whether the columns have the names of Open Images."""
+        required = {"ImageID", "LabelName", "Confidence"}
+        return source.kind == "text" and required <= set(source.header)
 
     def read(self, source: Source) -> Stated:
-        """Columns other than the four are passed over."""
+        """One statement per row; columns other than these four are ignored."""
         text = read_delimited(source)
         confidence = text.column("Confidence")
-        text.refuse(confidence, {""}, "expected 1 (present), 0 (absent) or a fraction (a score)")
+        text.reject(confidence, {""}, "expected 1 (present), 0 (absent) or a fraction (a score)")
         number, codes = text.numbers(confidence), text.codes(confidence)
-        # as written, not as rounded: 0.999999999 is a score
+        # exact decimals, because 0.999999999 is a score but would be rounded to 1
         exact = [Decimal(word.strip() or 0) for word in text.values(confidence)] or [Decimal(0)]
         value = np.array([1 if d == 1 else -1 if d == 0 else 0 for d in exact], dtype=np.int8)
         low, high = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
@@ -100,7 +100,7 @@ class OpenImages(Format):
         return _stated(text, "ImageID", "LabelName", value[codes], scores, None)
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """What people say as verification, labels and scores of a model as a machine's."""
+        """Write human labels as verification, and labels and scores of a model as machine."""
         header = ["ImageID", "Source", "LabelName", "Confidence"]
         names = {"human": "verification", "model": "machine"}
         records = (
@@ -110,13 +110,13 @@ class OpenImages(Format):
         write_delimited(path, header, records)
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Keeps the scores of unknown cells only, if they are fractions."""
+        """The scores of known labels and scores of exactly 0 or 1, and what ``cells`` drops."""
         cells = table.cells
         known = cells.where(cells.values != 0)
         lost = drops_scores(table.with_cells(known))
         if cells.scores is not None and np.isin(cells.scores[cells.values == 0], (0, 1)).any():
-            lost.append("that some scores of 0 and 1 are no labels")
-        return lost + drops_splits(table) + drops_silent(table) + drops_order(table)
+            lost.append("the difference between scores of 0 and 1 and labels")
+        return lost + drops_splits(table) + drops_without_entries(table) + drops_order(table)
 
 
 def _stated(
@@ -127,14 +127,14 @@ def _stated(
     scores: NDArray[np.float32] | None,
     sources: NDArray[np.int8] | None,
 ) -> Stated:
-    """Images in order of appearance, classes by name."""
+    """One statement per record; images in order of appearance, classes in order of their names."""
     image, label = text.column(image_column), text.column(class_column)
-    text.refuse(image, {""}, "an image needs a name")
-    text.refuse(label, [v for v in text.values(label) if not v.strip()], "a class needs a name")
+    text.reject(image, {""}, "an image needs a name")
+    text.reject(label, [v for v in text.values(label) if not v.strip()], "a class needs a name")
     names = [name.strip() for name in text.values(label)]
     classes = sorted(set(names))
-    place = {name: i for i, name in enumerate(classes)}
-    to_class = np.array([place[name] for name in names] or [0], dtype=np.int64)
+    positions = {name: position for position, name in enumerate(classes)}
+    to_class = np.array([positions[name] for name in names] or [0], dtype=np.int64)
     return Stated(
         Names(text.columns[image].dictionary),
         Names(classes),
@@ -148,18 +148,18 @@ def _stated(
 
 
 def _cell_rows(table: LabelTable) -> Iterator[tuple[str, str, str, str, str]]:
-    """image, class, value, score, source of each cell, as text."""
+    """image, class, value, score and source of each cell, as text."""
     cells, classes = table.cells, list(table.classes)
     words = {PRESENT: "1", ABSENT: "0", 0: ""}
-    scores = (str(s) if s == s else "" for s in cells.scores_or_nan())  # NaN is not itself
+    scores = ("" if np.isnan(score) else str(score) for score in cells.scores_or_nan())
     sources = np.where(cells.values == 0, MODEL, cells.sources_or_human()).tolist()
-    counts = np.diff(cells.starts).tolist()
-    images = (name for name, n in zip(table.ids, counts, strict=True) for _ in range(n))
+    cells_per_image = np.diff(cells.starts).tolist()
+    images = (name for name, n in zip(table.ids, cells_per_image, strict=True) for _ in range(n))
     columns, values = cells.columns.tolist(), cells.values.tolist()
-    for image, column, value, score, origin in zip(
+    for image, column, value, score, source in zip(
         images, columns, values, scores, sources, strict=True
     ):
-        yield image, classes[column], words[value], score, "model" if origin else "human"
+        yield image, classes[column], words[value], score, "model" if source else "human"
 
 
 def _as_arrow(table: LabelTable) -> pa.Table:

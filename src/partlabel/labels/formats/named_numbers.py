@@ -1,4 +1,4 @@
-"""Tables in which each line has some names, then numbers."""
+"""Text tables whose records are some names followed by numbers."""
 
 import math
 import os
@@ -12,34 +12,41 @@ Line = tuple[Source, str, list[str], list[float]]
 def read_named(
     path: str | os.PathLike[str], header: list[str], numbers: int | None = None
 ) -> Iterator[Line]:
-    """Lines of names and finite numbers: the source, the place, names and numbers.
+    """Read records of names and finite numbers.
 
     Args:
         path: a text table.
-        header: the names of its first columns; the last ``numbers`` of them are numbers.
-        numbers: how many; None if all columns after these are.
+        header: the names of its first columns; the last ``numbers`` of them hold numbers.
+        numbers: how many of these columns hold numbers; other columns are ignored. None if these
+            columns hold names and all columns after them hold numbers.
+
+    Yields:
+        The source, the line in the file, the names, and the numbers.
     """
     source = Source(path)
     expected = ",".join(header) + ("" if numbers else ",number,...")
     if source.kind != "text":
         raise source.error(f"expected a text table: {expected}")
     if [name.lower() for name in source.header[: len(header)]] != header:
-        raise source.error(f"expected a header first: {expected}", "line 1")
+        raise source.error(f"the first line must be the header {expected}", "line 1")
     width = len(source.header)
-    columns = width if numbers is None else len(header)
-    named = len(header) - (numbers or 0)
-    for place, (number, fields) in enumerate(source.records()):
-        line = f"line {number:,}"
-        if place == 0:
+    number_columns = slice(len(header) - (numbers or 0), width if numbers is None else len(header))
+    for position, (line_number, fields) in enumerate(source.records()):
+        line = f"line {line_number:,}"
+        if position == 0:  # the header
             continue
         if len(fields) != width:
             raise source.error(f"expected {width} columns, found {len(fields)}", line)
-        values = []
-        for text in fields[named:columns]:
-            try:
-                values.append(float(text))
-            except ValueError:
-                values.append(math.nan)
-            if not math.isfinite(values[-1]):
-                raise source.error(f"expected a number, found '{text}'", line)
-        yield source, line, [name.strip() for name in fields[:named]], values
+        values = [_parse_number(source, text, line) for text in fields[number_columns]]
+        names = [name.strip() for name in fields[: number_columns.start]]
+        yield source, line, names, values
+
+
+def _parse_number(source: Source, text: str, line: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise source.error(f"expected a number, found '{text}'", line)
+    return number

@@ -1,4 +1,4 @@
-"""Parquet label tables, seen as the delimited text they might have been."""
+"""Parquet label tables, read as if they were text tables."""
 
 from collections.abc import Sequence
 
@@ -11,25 +11,26 @@ from partlabel.labels.formats.source import Source
 
 
 class ParquetTable(Delimited):
-    """Records have numbers here instead of lines."""
+    """A table whose records have row numbers instead of lines."""
 
     def lines(self, records: Sequence[int]) -> list[str]:
-        """Parquet has no lines."""
+        """The row numbers of records."""
         return [f"row {record + 1:,}" for record in records]
 
 
 def read_parquet(source: Source) -> Delimited:
-    """Read a whole Parquet file; its values become text, so that all readers check them alike."""
+    """Read a whole Parquet file; values become text, so that the checks for text tables apply."""
     try:
         table = pyarrow.parquet.read_table(source.for_arrow())
         table.validate(full=True)
-        columns = [_coded(column) for column in table.itercolumns()]
+        columns = [_as_text(column) for column in table.itercolumns()]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise source.error(f"cannot be read as Parquet ({error})") from error
     return ParquetTable(source, list(table.column_names), columns)
 
 
-def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+def _as_text(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """A column as dictionary-encoded text; missing values and NaN become empty."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):

@@ -1,4 +1,4 @@
-"""A label file or folder as it lies on disk, looked at once and shared by every format's reader."""
+"""A label file or folder on disk; all formats share it, so that the file is examined once."""
 
 import codecs
 import csv
@@ -19,28 +19,28 @@ import pyarrow.parquet
 from partlabel.base.errors import FileError
 
 LONGEST_LINE = 16 << 20
-"""Bytes in a line of text; a longer one is no label file, and is not read into memory."""
+"""Most bytes in a line of text; a file with a longer one is an error, before it fills memory."""
 
 Kind = Literal["folder", "json", "jsonl", "parquet", "arrow", "xml", "text"]
 
 
 @dataclass(frozen=True)
 class Text:
-    """What one pass over a text file found."""
+    """Properties of a text file: its encoding, and whether it contains quotation marks."""
 
     encoding: str
     quoted: bool
 
 
 class Source:
-    """A label file or folder; everything costly is read when asked for, and once."""
+    """A label file or folder; its properties are computed when first used, and cached."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = self.file = Path(path)
         try:
             mode = self.path.stat().st_mode
-            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe can be read once only
-                self._spool = tempfile.NamedTemporaryFile()  # noqa: SIM115  # lives as long as this
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe can be read only once
+                self._spool = tempfile.NamedTemporaryFile()  # noqa: SIM115  # deleted with self
                 with self.path.open("rb") as stream:
                     shutil.copyfileobj(stream, self._spool)
                 self._spool.flush()
@@ -55,7 +55,7 @@ class Source:
             raise self.error("the file is empty")
 
     def error(self, message: str, where: str = "") -> FileError:
-        """An error about this file, at a place in it."""
+        """An error about this file, with the location in it."""
         return FileError(self.path, message, where)
 
     @cached_property
@@ -69,7 +69,7 @@ class Source:
 
     @cached_property
     def kind(self) -> Kind:
-        """What sort of file this is, by its first bytes."""
+        """The kind of file, detected from its first bytes."""
         if self.path.is_dir():
             return "folder"
         if self.head.startswith(b"PAR1"):
@@ -83,17 +83,18 @@ class Source:
             return "text"
         if self.path.suffix.lower() in (".jsonl", ".ndjson"):
             return "jsonl"
-        return "jsonl" if _is_object(start.split(b"\n", 1)[0], with_key="file_name") else "json"
+        first_line = start.split(b"\n", 1)[0]
+        return "jsonl" if _is_object_with_key(first_line, "file_name") else "json"
 
     @cached_property
     def text(self) -> Text:
-        """The encoding of a text file, after a look at all of it."""
+        """The properties of a text file, after one pass over all of it."""
         if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return Text("utf-16", quoted=True)
         decoder, encoding, quoted = codecs.getincrementaldecoder("utf-8")(), "utf-8", False
         for chunk in self._chunks():
             if b"\0" in chunk:
-                raise self.error("a NUL byte; this is not a text file", self._line_of(b"\0"))
+                raise self.error("has a NUL byte, so it is not a text file", self._line_of(b"\0"))
             if len(chunk) == LONGEST_LINE and b"\n" not in chunk and b"\r" not in chunk:
                 raise self.error(f"a line is longer than {LONGEST_LINE >> 20} MiB")
             quoted = quoted or b'"' in chunk
@@ -102,8 +103,8 @@ class Source:
                     decoder.decode(chunk)
                 except UnicodeDecodeError:
                     encoding = "latin-1"
-        cut_off = encoding == "utf-8" and decoder.getstate()[0]
-        return Text("latin-1" if cut_off else encoding, quoted)
+        ends_within_character = encoding == "utf-8" and decoder.getstate()[0]
+        return Text("latin-1" if ends_within_character else encoding, quoted)
 
     def _chunks(self) -> Iterator[bytes]:
         try:
@@ -116,9 +117,9 @@ class Source:
     def _line_of(self, byte: bytes) -> str:
         lines = 1
         for chunk in self._chunks():
-            at = chunk.find(byte)
-            lines += chunk.count(b"\n", 0, at if at >= 0 else None)
-            if at >= 0:
+            position = chunk.find(byte)
+            lines += chunk.count(b"\n", 0, position if position >= 0 else None)
+            if position >= 0:
                 break
         return f"line {lines:,}"
 
@@ -127,15 +128,16 @@ class Source:
         return self.file.open("rb")
 
     def for_arrow(self) -> "str | pa.BufferReader":
-        """The content as Arrow wants it: a path, or a buffer if the path is no valid text.
+        """The content as an argument for Arrow: a path, or a buffer if the path is not valid text.
 
-        Never a Python stream: Arrow's threads may still hold on to one when the interpreter ends.
+        It is never a Python stream, because Arrow's threads may still use it when the interpreter
+        exits.
         """
         path = os.fspath(self.file)
         return path if path.isprintable() else pa.BufferReader(self.file.read_bytes())
 
     def utf8(self) -> "str | pa.BufferReader":
-        """The text in UTF-8 as Arrow wants it, translated if it is not."""
+        """The text in UTF-8 as an argument for Arrow, converted from another encoding if needed."""
         if self.text.encoding == "utf-8":
             return self.for_arrow()
         try:
@@ -145,7 +147,7 @@ class Source:
         return pa.BufferReader(text.encode())
 
     def lines(self) -> Iterator[str]:
-        """The lines of the text, with their ends, for ``csv`` and for JSON lines."""
+        """The lines of the text, with their line ends."""
         encoding = "utf-8-sig" if self.text.encoding == "utf-8" else self.text.encoding
         with self.file.open(encoding=encoding, newline="") as stream:
             try:
@@ -155,13 +157,13 @@ class Source:
 
     @cached_property
     def delimiter(self) -> str:
-        """The first of comma, semicolon and tab in the header of a delimited text."""
+        """The delimiter of a text table: the first comma, semicolon or tab in its header."""
         header = next((line for line in self.lines() if line.strip()), "")
-        places = {header.find(mark): mark for mark in ",;\t" if mark in header}
-        return places[min(places)] if places else ","
+        positions = {header.find(mark): mark for mark in ",;\t" if mark in header}
+        return positions[min(positions)] if positions else ","
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number and fields of each record of a delimited text, blank lines left out."""
+        """Line number and fields of each record of a text table; blank lines are skipped."""
         reader = csv.reader(self.lines(), delimiter=self.delimiter)
         line = 1
         while True:
@@ -177,7 +179,7 @@ class Source:
 
     @cached_property
     def header(self) -> list[str]:
-        """The first record of a delimited text, without spaces around its names."""
+        """The first record of a text table, without spaces around the names."""
         for _, fields in self.records():
             return [field.strip() for field in fields]
         raise self.error("the file is empty")
@@ -206,9 +208,9 @@ class Source:
             raise self.error(f"cannot be read ({error.strerror})") from error
 
 
-def _is_object(line: bytes, with_key: str) -> bool:
+def _is_object_with_key(line: bytes, key: str) -> bool:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and with_key in value
+    return isinstance(value, dict) and key in value

@@ -1,4 +1,4 @@
-"""From what a file states, cell by cell, to a table: the part that all readers share."""
+"""From the statements in a file to a label table: the step that all readers share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,22 +18,23 @@ Integers = NDArray[Any]
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A cell that the file states as present in one place and as absent in another."""
+    """A label that is present according to one line of a file and absent according to another."""
 
     image: str
     label: str
     where: tuple[str, str]
 
     def __str__(self) -> str:
-        one, other = self.where
+        present, absent = self.where
         return (
-            f"image '{self.image}', class '{self.label}': {one} and {other} contradict each other"
+            f"image '{self.image}', class '{self.label}': "
+            f"{present} and {absent} contradict each other"
         )
 
 
 @dataclass
 class Notes:
-    """What a reader noticed that the table cannot hold."""
+    """A reader's remarks about a file, which the table cannot hold."""
 
     format: str = ""
     remarks: list[str] = field(default_factory=list)
@@ -41,28 +42,29 @@ class Notes:
     """Images that the file describes more than once."""
     contradictions: list[Contradiction] = field(default_factory=list)
     uncertain: dict[str, int] = field(default_factory=dict)
-    """Cells per class that someone looked at and could not decide (CheXpert's -1)."""
+    """Number of labels per class that an annotator marked as uncertain (CheXpert's -1)."""
 
 
 def numbered(records: Sequence[int]) -> list[str]:
-    """Places in a file that has nothing better to call them by."""
+    """Locations in a file whose records have only numbers."""
     return [f"record {record + 1:,}" for record in records]
 
 
 @dataclass
 class Stated:
-    """The cells of a file, in file order; a cell may come more than once.
+    """The statements of a file about cells, in file order; a cell may occur more than once.
 
     Args:
-        images: the file's images, each once.
-        classes: the file's classes, each once.
-        image: [m] which image each cell is of.
-        label: [m] which class each cell is of.
-        value: [m] int8 in {-1, 0, 1}; 0 keeps ``unlisted`` from filling the cell.
+        images: the images of the file, each once.
+        classes: the classes of the file, each once.
+        image: [m] the position in ``images`` that each statement is about.
+        label: [m] the position in ``classes`` that each statement is about.
+        value: [m] int8 in {-1, 0, 1}; a cell stated as 0 is not filled by ``unlisted``.
         score: [m] float32 or None.
         source: [m] int8 or None.
-        record: [m] which record of the file each cell stands in; None: cell i in record i.
-        where: says where in the file records are, in one go.
+        record: [m] the record of the file that holds each statement; None if statement i is in
+            record i.
+        where: returns the locations of records in the file.
         splits: a name per image, or None.
     """
 
@@ -80,66 +82,79 @@ class Stated:
 
 
 def assemble(stated: Stated, unlisted: str | None, *, strict: bool) -> LabelTable:
-    """Judge what was stated: join what agrees, refuse or forget what contradicts itself.
+    """Make a table from the statements of a file.
+
+    Statements that agree become one.
 
     Args:
-        stated: the cells of a file.
+        stated: the statements.
         unlisted: ``"absent"`` makes every cell absent that the file does not mention.
-        strict: whether a contradiction is an error; else both statements are forgotten.
+        strict: whether a contradiction is an error; if not, the label becomes unknown.
     """
-    s, shape = stated, (len(stated.images), len(stated.classes))
-    place = s.image.astype(np.int64) * shape[1] + s.label
-    value, score, source = s.value, s.score, s.source
-    if len(place) > 1 and not (place[1:] > place[:-1]).all():
-        met = combine(
-            place,
+    shape = (len(stated.images), len(stated.classes))
+    cell = stated.image.astype(np.int64) * shape[1] + stated.label
+    value, score, source = stated.value, stated.score, stated.source
+    if len(cell) > 1 and not (cell[1:] > cell[:-1]).all():
+        combined = combine(
+            cell,
             value,
-            score if score is not None else np.full(len(place), np.nan, dtype=np.float32),
-            source if source is not None else np.zeros(len(place), dtype=np.int8),
+            score if score is not None else np.full(len(cell), np.nan, dtype=np.float32),
+            source if source is not None else np.zeros(len(cell), dtype=np.int8),
         )
-        _note(s, met, strict=strict)
-        place, value, score, source = met.place, met.value, met.score, met.source
+        _note_repeated(stated, combined)
+        _note_contradictions(stated, combined, strict=strict)
+        cell, value = combined.cell, combined.value
+        score, source = combined.score, combined.source
     if unlisted == "absent":
-        silent = np.ones(shape[0] * shape[1], dtype=np.bool_)
-        silent[place] = False
-        fill = np.flatnonzero(silent)
-        place = np.concatenate([place, fill])
-        value = np.concatenate([value, np.full(len(fill), ABSENT, np.int8)])
-        score = _extended(score, len(fill), np.nan)
-        source = _extended(source, len(fill), HUMAN)
-    rows, columns = np.divmod(place, max(shape[1], 1))
+        is_unlisted = np.ones(shape[0] * shape[1], dtype=np.bool_)
+        is_unlisted[cell] = False
+        filled = np.flatnonzero(is_unlisted)
+        cell = np.concatenate([cell, filled])
+        value = np.concatenate([value, np.full(len(filled), ABSENT, np.int8)])
+        score = _extended(score, len(filled), np.nan)
+        source = _extended(source, len(filled), HUMAN)
+    rows, columns = np.divmod(cell, max(shape[1], 1))
     cells = from_triples(rows, columns, value, shape, score, source)
-    return LabelTable.from_cells(s.images, s.classes, cells, s.splits)
+    return LabelTable.from_cells(stated.images, stated.classes, cells, stated.splits)
 
 
-def _note(s: Stated, met: Combined, *, strict: bool) -> None:
-    """Note which images were described twice and what contradicts itself; refuse it if strict."""
-    spoken = np.add.reduceat(s.value[met.order] != 0, met.starts[:-1])
-    known = set(s.notes.repeated)
-    images = np.unique(met.place[spoken > 1] // max(len(s.classes), 1))
-    s.notes.repeated += [name for name in s.images.take(images) if name not in known]
-    clashes = np.flatnonzero(met.clash)
-    told = clashes[:1] if strict else clashes
-    pairs = []
-    for cell in told:
-        said = met.order[met.starts[cell] : met.starts[cell + 1]]
-        for sign in (PRESENT, ABSENT):
-            at = int(said[s.value[said] == sign][0])
-            pairs.append(at if s.record is None else int(s.record[at]))
-    places = s.where(pairs)
-    for number, cell in enumerate(told):
-        row, column = divmod(int(met.place[cell]), len(s.classes))
-        where = (f"{places[2 * number]} (present)", f"{places[2 * number + 1]} (absent)")
-        s.notes.contradictions.append(Contradiction(s.images[row], s.classes[column], where))
+def _note_repeated(stated: Stated, combined: Combined) -> None:
+    """Note the images with a label that is stated more than once."""
+    has_value = stated.value[combined.order] != 0
+    values_per_cell = np.add.reduceat(has_value, combined.starts[:-1])
+    rows = np.unique(combined.cell[values_per_cell > 1] // max(len(stated.classes), 1))
+    noted = set(stated.notes.repeated)
+    stated.notes.repeated += [name for name in stated.images.take(rows) if name not in noted]
+
+
+def _note_contradictions(stated: Stated, combined: Combined, *, strict: bool) -> None:
+    """Note the contradictions; if ``strict``, raise an error for the first."""
+    clashes = np.flatnonzero(combined.clash)
+    reported = clashes[:1] if strict else clashes
+    records = []  # two per contradiction: one that says present, one that says absent
+    for clash in reported:
+        statements = combined.order[combined.starts[clash] : combined.starts[clash + 1]]
+        for value in (PRESENT, ABSENT):
+            first = int(statements[stated.value[statements] == value][0])
+            records.append(first if stated.record is None else int(stated.record[first]))
+    locations = stated.where(records)
+    for number, clash in enumerate(reported):
+        row, column = divmod(int(combined.cell[clash]), len(stated.classes))
+        present, absent = locations[2 * number : 2 * number + 2]
+        where = (f"{present} (present)", f"{absent} (absent)")
+        stated.notes.contradictions.append(
+            Contradiction(stated.images[row], stated.classes[column], where)
+        )
     if strict and len(clashes):
-        more = f" ({len(clashes):,} such cells)" if len(clashes) > 1 else ""
-        raise InputError(f"{s.notes.contradictions[0]}{more}; keep one of them")
+        more = f" ({len(clashes):,} such labels)" if len(clashes) > 1 else ""
+        raise InputError(f"{stated.notes.contradictions[0]}{more}; keep one of them")
 
 
-def _extended(array: NDArray[Any] | None, extra: int, value: float) -> NDArray[Any] | None:
+def _extended(array: NDArray[Any] | None, number: int, value: float) -> NDArray[Any] | None:
+    """The array with ``number`` more elements of this value."""
     if array is None:
         return None
-    return np.concatenate([array, np.full(extra, value, dtype=array.dtype)])
+    return np.concatenate([array, np.full(number, value, dtype=array.dtype)])
 
 
 def only_once(
@@ -149,10 +164,11 @@ def only_once(
     among: Iterable[int] | None = None,
     where: str = "",
 ) -> None:
-    """Refuse a list of names in which one comes twice (among these positions)."""
+    """Raise an error if a name occurs twice, in all of ``names`` or among these positions."""
     first: dict[str, int] = {}
-    for at in range(len(names)) if among is None else among:
-        if names[at] in first:
-            places = f"{kind}s {first[names[at]] + 1:,} and {at + 1:,}"
-            raise source.error(f"the {kind} '{names[at]}' is there twice ({places})", where)
-        first[names[at]] = at
+    for position in range(len(names)) if among is None else among:
+        name = names[position]
+        if name in first:
+            positions = f"{kind}s {first[name] + 1:,} and {position + 1:,}"
+            raise source.error(f"the {kind} '{name}' occurs twice ({positions})", where)
+        first[name] = position

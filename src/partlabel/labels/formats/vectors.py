@@ -1,4 +1,4 @@
-"""A vector for each class, as word embeddings are: ``class,number,number,...``."""
+"""A vector per class, such as word embeddings: ``class,number,number,...``."""
 
 import os
 
@@ -13,19 +13,19 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def read_vectors(path: str | os.PathLike[str], classes: list[str]) -> NDArray[np.float32]:
-    """[C, d] the vectors of these classes; one that is not there is an error."""
-    found: dict[str, list[float]] = {}
-    for source, line, (name,), values in read_named(path, ["class"]):
-        if name in found:
-            raise source.error(f"'{name}' a second time", line)
-        if not values:
-            raise source.error("expected numbers after the name of a class", line)
-        if max(map(abs, values)) > _LARGEST:
+    """[C, d] the vectors of these classes; a class without vector is an error."""
+    vectors: dict[str, list[float]] = {}
+    for source, line, (name,), numbers in read_named(path, ["class"]):
+        if name in vectors:
+            raise source.error(f"a second vector for '{name}'", line)
+        if not numbers:
+            raise source.error("expected numbers after the name of the class", line)
+        if max(map(abs, numbers)) > _LARGEST:
             raise source.error("a number is too large for single precision", line)
-        found[name] = values
-    missing = [name for name in classes if name not in found]
+        vectors[name] = numbers
+    missing = [name for name in classes if name not in vectors]
     if missing:
         raise Source(path).error(
             f"no vector for {count(len(missing), 'class', 'classes')}: {some(missing)}"
         )
-    return np.array([found[name] for name in classes], dtype=np.float32)
+    return np.array([vectors[name] for name in classes], dtype=np.float32)

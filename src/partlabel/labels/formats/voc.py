@@ -1,4 +1,4 @@
-"""Pascal VOC: a folder with an XML file per image."""
+"""The ``voc`` format (Pascal VOC): a folder with one XML file per image."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,47 +14,48 @@ from partlabel.labels.formats.format import (
     drops_absent,
     drops_order,
     drops_scores,
-    drops_silent,
+    drops_without_entries,
 )
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
 
 
 class Voc(Format):
-    """A class is present where an object of it is marked that is not difficult.
+    """A class is present in an image if one of its objects there is not marked as difficult.
 
-    Reads a folder of XML files, or one in the layout of the challenge (``Annotations/`` and, for
-    the splits, ``ImageSets/Main/NAME.txt``). A class with difficult objects only is unknown in that
-    image, even with ``unlisted="absent"``.
+    The folder holds the XML files, or has the layout of the challenge: ``Annotations/`` for the XML
+    files and ``ImageSets/Main/NAME.txt`` for the splits. A class whose objects are all difficult is
+    unknown in that image, even with ``unlisted="absent"``.
     """
 
     name = "voc"
     lists_only_present = True
 
     def matches(self, source: Source) -> bool:
-        """A folder with XML files."""
-        return source.kind == "folder" and bool(_annotations(source))
+        """Whether this is a folder with XML files."""
+        return source.kind == "folder" and bool(_xml_files(source))
 
     def read(self, source: Source) -> Stated:
-        """An image is called by the file's ``<filename>``."""
+        """The classes of the objects in each image; its name is the ``<filename>``."""
         if source.kind != "folder":
-            raise source.error("the voc format is a folder of XML files; name the folder")
-        files = _annotations(source)
+            raise source.error("the voc format is a folder of XML files; give the folder")
+        files = _xml_files(source)
         if not files:
-            raise source.error("no XML file in the folder (or in its subfolder Annotations)")
-        names: dict[str, Path] = {}
+            raise source.error("no XML file in the folder or in its subfolder Annotations")
+        path_of_image: dict[str, Path] = {}
         cells: dict[tuple[int, str], int] = {}
         for row, path in enumerate(files):
             name, objects = _read_xml(path)
-            if name in names:
-                raise FileError(path, f"describes image '{name}' like {names[name].name}")
-            names[name] = path
+            if name in path_of_image:
+                first = path_of_image[name].name
+                raise FileError(path, f"describes image '{name}', as {first} already does")
+            path_of_image[name] = path
             for label, difficult in objects:
                 cells[row, label] = max(cells.get((row, label), 0), 0 if difficult else PRESENT)
         classes = sorted({label for _, label in cells})
         columns = {label: column for column, label in enumerate(classes)}
         return Stated(
-            Names(list(names)),
+            Names(list(path_of_image)),
             Names(classes),
             np.array([row for row, _ in cells], dtype=np.int64),
             np.array([columns[label] for _, label in cells], dtype=np.int64),
@@ -63,61 +64,69 @@ class Voc(Format):
         )
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """The challenge's layout; objects have no box."""
+        """Write the layout of the challenge; objects have no box."""
         classes, present = list(table.classes), table.cells.where(table.cells.values == PRESENT)
         stems, splits = _stems(table), list(table.splits or [])
-        names = sorted(set(splits) - {""})
-        if any(Path(name).name != name for name in names):
-            raise InputError(f"a split of the voc format is a file; {names} are no file names")
+        split_names = sorted(set(splits) - {""})
+        for split_name in split_names:
+            if Path(split_name).name != split_name:
+                raise InputError(
+                    f"the split '{split_name}' cannot be written in the voc format, because a file "
+                    "cannot have this name"
+                )
         with atomic_folder(path) as folder:
             (folder / "Annotations").mkdir()
             for row, name in enumerate(table.ids):
-                labels = present.columns[present.starts[row] : present.starts[row + 1]]
-                objects = "".join(
-                    f"  <object><name>{escape(classes[column])}</name>"
-                    "<difficult>0</difficult></object>\n"
-                    for column in labels
-                )
-                text = (
-                    f"<annotation>\n  <filename>{escape(name)}</filename>\n{objects}</annotation>\n"
-                )
+                columns = present.columns[present.starts[row] : present.starts[row + 1]]
+                text = _annotation(name, [classes[column] for column in columns])
                 file = folder / "Annotations" / f"{stems[row]}.xml"
                 file.write_text(text, encoding="utf-8")
             sets = folder / "ImageSets" / "Main"
-            for name in names:
+            for split_name in split_names:
                 sets.mkdir(parents=True, exist_ok=True)
-                lines = [s for s, split in zip(stems, splits, strict=True) if split == name]
-                (sets / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+                members = [s for s, split in zip(stems, splits, strict=True) if split == split_name]
+                text = "\n".join(members) + "\n"
+                (sets / f"{split_name}.txt").write_text(text, encoding="utf-8")
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Classes are named where they are present."""
+        """Absent labels, scores, classes that are never present, and the order of the classes."""
         present = table.with_cells(table.cells.where(table.cells.values == PRESENT))
-        lost = drops_absent(table) + drops_scores(table) + drops_silent(present, images=False)
+        lost = drops_absent(table) + drops_scores(table)
+        lost += drops_without_entries(present, images=False)
         files = [f"{stem}.xml" for stem in _stems(table)]
-        if files != sorted(files):  # the order in which they will be read
+        if files != sorted(files):  # the reader sorts the files by name
             lost.append("the order of the images")
         return lost + drops_order(table)
 
 
-def _annotations(source: Source) -> list[Path]:
+def _xml_files(source: Source) -> list[Path]:
     folder = source.path / "Annotations"
     folder = folder if folder.is_dir() else source.path
     return sorted(folder.glob("*.xml"))
 
 
+def _annotation(image: str, labels: list[str]) -> str:
+    """The XML for an image with one object per label."""
+    objects = "".join(
+        f"  <object><name>{escape(label)}</name><difficult>0</difficult></object>\n"
+        for label in labels
+    )
+    return f"<annotation>\n  <filename>{escape(image)}</filename>\n{objects}</annotation>\n"
+
+
 def _read_xml(path: Path) -> tuple[str, list[tuple[str, bool]]]:
-    """The image's name, and class and difficulty of each object."""
+    """The name of the image, and for each object its class and whether it is difficult."""
     try:
         text = path.read_bytes()
         if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
-            raise FileError(path, "declares entities or a document type; VOC files have none")
+            raise FileError(path, "declares entities or a document type, which a VOC file must not")
         root = ElementTree.fromstring(text)
     except FileError:
         raise
     except (ElementTree.ParseError, ValueError, LookupError, OSError) as error:
         raise FileError(path, f"not a readable XML file ({error})") from error
     if root.tag != "annotation":
-        raise FileError(path, f"starts with <{root.tag}>; a VOC file starts with <annotation>")
+        raise FileError(path, f"the root is <{root.tag}>; the root of a VOC file is <annotation>")
     objects = []
     for number, item in enumerate(root.iter("object"), start=1):
         label = (item.findtext("name") or "").strip()
@@ -128,7 +137,10 @@ def _read_xml(path: Path) -> tuple[str, list[tuple[str, bool]]]:
 
 
 def _read_splits(source: Source, files: list[Path]) -> list[str] | None:
-    """The split of each image; a list is one unless others hold all of it, as with trainval."""
+    """The split of each image, from the lists in ``ImageSets/Main``.
+
+    A list whose images are all in other lists, such as trainval, is not a split.
+    """
     rows = {path.stem: row for row, path in enumerate(files)}
     splits = [""] * len(files)
     folder = source.path / "ImageSets" / "Main"
@@ -136,20 +148,24 @@ def _read_splits(source: Source, files: list[Path]) -> list[str] | None:
     for path in folder.glob("*.txt"):
         stems = path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
         lists.append((path.stem, [rows[stem] for stem in stems if stem in rows]))
-    usual = ("train", "val", "test")
-    for name, members in sorted(lists, key=lambda one: (one[0] not in usual, len(one[1]), one[0])):
-        other = [row for row in members if splits[row]]
-        if other and len(other) < len(members):
-            stem, both = files[other[0]].stem, f"{splits[other[0]]}.txt and {name}.txt"
-            raise FileError(folder, f"image '{stem}' is in {both}; take one of the lists away")
-        if not other:
+
+    def priority(item: tuple[str, list[int]]) -> tuple[bool, int, str]:
+        name, members = item
+        return name not in ("train", "val", "test"), len(members), name
+
+    for name, members in sorted(lists, key=priority):
+        taken = [row for row in members if splits[row]]
+        if taken and len(taken) < len(members):
+            stem, both = files[taken[0]].stem, f"{splits[taken[0]]}.txt and {name}.txt"
+            raise FileError(folder, f"image '{stem}' is in {both}; remove one of the lists")
+        if not taken:
             for row in members:
                 splits[row] = name
     return splits if any(splits) else None
 
 
 def _stems(table: LabelTable) -> list[str]:
-    """A file name per image that is unique and stays inside the folder."""
+    """A unique file name per image, without suffix and without folders."""
     plain = [Path(name).stem for name in table.ids]
     if len(set(plain)) == len(plain) and all(plain):
         return plain

@@ -1,6 +1,7 @@
-"""Formats with a row an image and a column a class: ``csv`` and ``chexpert``."""
+"""The formats with one row per image and one column per class: ``csv`` and ``chexpert``."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,37 +19,42 @@ from partlabel.labels.formats.format import Format, drops_scores, drops_splits
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Notes, Stated, only_once
 
-_OTHER_NAMES = ("filename", "file", "path", "photo", "picture")  # of the column ``image``
+_IMAGE_COLUMN_NAMES = ("filename", "file", "path", "photo", "picture")  # besides ``image``
+_SAMPLED_RECORDS = 50
 _HINT = (
     "write 1 or yes (present), 0 or no (absent), or leave the cell empty (unknown); "
-    "if the column is no class, take it out"
+    "remove the column if it is not a class"
 )
 
 
 class Csv(Format):
-    """``image,[split,]class...`` with 1 present, 0 absent, empty unknown."""
+    """``image,[split,]class...`` with 1 for present, 0 for absent, empty for unknown."""
 
     name = "csv"
     suffixes = (".csv", ".tsv")
     lists_every_cell = True
 
     def matches(self, source: Source) -> bool:
-        """The first column is called image; or so, and then all others must hold labels."""
+        """Whether the first column is ``image``, or has a similar name and the others hold labels.
+
+        A table with columns ``class`` and ``value`` may be of the format ``cells`` instead.
+        """
         if source.kind != "text" or len(source.header) < 2:
             return False
         first, *others = source.header
-        if others in (["class"], ["label"], ["tags"]):  # a row a label: not this format
+        if others in (["class"], ["label"], ["tags"]):  # one row per label: not this format
             return False
-        is_long = {"class", "value"} <= set(others)
+        may_be_cells = {"class", "value"} <= set(others)
         if first.lower() == "image":
-            return not is_long or _words(source, others) <= set(DIGITS)
-        if first.lower() not in _OTHER_NAMES or first == "Path" or is_long:  # as chexpert has it
+            return not may_be_cells or _first_values(source, others) <= set(DIGITS)
+        is_chexpert = first == "Path"
+        if first.lower() not in _IMAGE_COLUMN_NAMES or is_chexpert or may_be_cells:
             return False
-        words = _words(source, [name for name in others if name != "split"])
-        return words <= set(ABSENT_OR_PRESENT) and any(ABSENT_OR_PRESENT[word] for word in words)
+        values = _first_values(source, [name for name in others if name != "split"])
+        return values <= set(ABSENT_OR_PRESENT) and any(ABSENT_OR_PRESENT[v] for v in values)
 
     def read(self, source: Source) -> Stated:
-        """The first column is the image, whatever it is called."""
+        """The labels of each image; the first column is the image, whatever its name."""
         text = read_delimited(source)
         split = text.header.index("split") if "split" in text.header[1:] else None
         columns = [i for i in range(1, len(text.header)) if i != split]
@@ -58,112 +64,116 @@ class Csv(Format):
         return stated
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """Splits get a column of their own if there are any."""
+        """Write one column per class, and a column ``split`` if the table has splits."""
         need_classes(table)
-        header, splits = ["image"], None
-        if table.splits is not None or "split" in table.classes:
-            header, splits = ["image", "split"], table.splits or [""] * len(table)
         rows = wide_rows(table, {1: "1", -1: "0", 0: ""})
-        if splits is None:
-            records: Iterator[list[str]] = rows
-        else:
-            records = ([row[0], name, *row[1:]] for row, name in zip(rows, splits, strict=True))
-        write_delimited(path, [*header, *table.classes], records)
+        # the reader takes the first column called split for the splits, so a class of this name
+        # needs a column of splits before it
+        if table.splits is None and "split" not in table.classes:
+            write_delimited(path, ["image", *table.classes], rows)
+            return
+        splits = table.splits or [""] * len(table)
+        records = ([row[0], split, *row[1:]] for row, split in zip(rows, splits, strict=True))
+        write_delimited(path, ["image", "split", *table.classes], records)
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Values alone."""
+        """Scores."""
         return drops_scores(table)
 
 
 class CheXpert(Format):
-    """``Path,...`` with 1.0 present, 0.0 absent, and -1.0 (uncertain) or blank unknown."""
+    """``Path,class...`` with 1.0 for present and 0.0 for absent.
+
+    Unknown is -1.0 (uncertain) or empty. Some columns describe the patient and the X-ray; they are
+    not classes.
+    """
 
     name = "chexpert"
     lists_every_cell = True
-    about_the_picture = ("Sex", "Age", "Frontal/Lateral", "AP/PA")
+    other_columns = ("Sex", "Age", "Frontal/Lateral", "AP/PA")
 
     def matches(self, source: Source) -> bool:
-        """The first column is called Path."""
+        """Whether the first column is ``Path``."""
         return source.kind == "text" and source.header[0] == "Path" and len(source.header) > 1
 
     def read(self, source: Source) -> Stated:
-        """Counts the uncertain cells of each class apart."""
+        """The labels of each image; the notes count the uncertain labels per class."""
         text = read_delimited(source)
-        columns = [
-            i for i, name in enumerate(text.header) if i and name not in self.about_the_picture
-        ]
+        columns = [i for i, name in enumerate(text.header) if i and name not in self.other_columns]
         hint = "write 1.0 (present), 0.0 (absent), -1.0 (uncertain) or leave the cell empty"
         meaning = {**ABSENT_OR_PRESENT, "-1.0": 0, "-1": 0}
         stated = read_wide(text, 0, columns, meaning, hint)
         for column in columns:
-            codes = [i for i, value in enumerate(text.values(column)) if value.strip()[:1] == "-"]
-            uncertain = int(np.isin(text.codes(column), codes).sum())
+            values = text.values(column)
+            negative = [code for code, value in enumerate(values) if value.strip().startswith("-")]
+            uncertain = int(np.isin(text.codes(column), negative).sum())
             if uncertain:
                 stated.notes.uncertain[text.header[column]] = uncertain
         return stated
 
     def write(self, table: LabelTable, path: Path) -> None:
-        """Unknown cells stay blank."""
+        """Write one column per class; unknown labels are empty."""
         need_classes(table)
         rows = wide_rows(table, {1: "1.0", -1: "0.0", 0: ""})
         write_delimited(path, ["Path", *table.classes], rows)
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Values alone, and no splits."""
-        meta = [name for name in self.about_the_picture if name in table.classes]
-        if meta:
-            raise InputError(f"the chexpert format keeps the column '{meta[0]}' for another use")
+        """Scores and splits."""
+        reserved = [name for name in self.other_columns if name in table.classes]
+        if reserved:
+            raise InputError(
+                f"no class can be called '{reserved[0]}' in the chexpert format, where the column "
+                "of this name is not a class"
+            )
         return drops_scores(table) + drops_splits(table)
 
 
 def need_classes(table: LabelTable) -> None:
-    """Refuse a table without classes, whose file no reader could tell from another."""
+    """Raise an error for a table without classes; the format of its file could not be detected."""
     if not len(table.classes):
         raise InputError("a table without classes cannot be written in this format")
 
 
-def sample(source: Source, most: int = 50) -> list[list[str]]:
-    """The first records after the header."""
-    records = []
-    for number, (_, fields) in enumerate(source.records()):
-        if number > most:
-            break
-        if number:
-            records.append(fields)
-    return records
-
-
-def _words(source: Source, columns: list[str]) -> set[str]:
-    """What the first records have in these columns."""
-    at = [source.header.index(name) for name in columns]
-    return {row[i].strip() for row in sample(source) for i in at if i < len(row)}
+def _first_values(source: Source, columns: list[str]) -> set[str]:
+    """The values in these columns of the first records."""
+    positions = [source.header.index(name) for name in columns]
+    records = islice(source.records(), 1, 1 + _SAMPLED_RECORDS)  # without the header
+    return {fields[i].strip() for _, fields in records for i in positions if i < len(fields)}
 
 
 def read_wide(
     text: Delimited, image: int, columns: list[int], meaning: dict[str, int], hint: str
 ) -> Stated:
-    """A row an image: the column ``image`` names it, ``columns`` hold its labels."""
+    """Read a table with one row per image.
+
+    Args:
+        text: the table.
+        image: the column with the names of the images.
+        columns: the columns with labels.
+        meaning: the value that each allowed text stands for.
+        hint: the end of the error message for other texts.
+    """
     classes = [text.header[i] for i in columns]
     if "" in classes:
         number = columns[classes.index("")] + 1
         raise text.source.error(f"column {number:,} has no name", "line 1")
     if not classes:
-        raise text.source.error("no column holds labels; the header needs a column per class")
+        raise text.source.error("no column holds labels; the header needs one column per class")
     only_once(text.source, "column", text.header, columns, "line 1")
-    text.check_all(columns, meaning, hint)
-    text.refuse(image, {""}, "an image needs a name")
-    codes = text.codes(image)
+    text.require_known(columns, meaning, hint)
+    text.reject(image, {""}, "an image needs a name")
+    rows = text.codes(image)
     matrix = np.empty((len(text), len(columns)), dtype=np.int8)
     for j, column in enumerate(columns):
         matrix[:, j] = text.map(column, meaning, hint)
     record, label = np.nonzero(matrix)
     images, notes = Names(text.columns[image].dictionary), Notes()
-    times = np.bincount(codes, minlength=len(images))
-    notes.repeated = list(images.take(np.flatnonzero(times > 1)))
+    records_per_image = np.bincount(rows, minlength=len(images))
+    notes.repeated = list(images.take(np.flatnonzero(records_per_image > 1)))
     return Stated(
         images,
         Names(classes),
-        codes[record],
+        rows[record],
         label,
         matrix[record, label],
         record=record,
@@ -173,7 +183,7 @@ def read_wide(
 
 
 def wide_rows(table: LabelTable, words: dict[int, str]) -> Iterator[list[str]]:
-    """For each image its id and a word per class."""
+    """For each image its id and one word per class."""
     chunk = max(1, 10_000_000 // max(len(table.classes), 1))
     for start in range(0, len(table), chunk):
         rows = np.arange(start, min(start + chunk, len(table)))
@@ -182,12 +192,13 @@ def wide_rows(table: LabelTable, words: dict[int, str]) -> Iterator[list[str]]:
 
 
 def splits_of(text: Delimited, image: int, split: int, stated: Stated) -> Names:
-    """The split of each image, from a column; one image in two splits is an error."""
+    """The split of each image, from a column; an image in two splits is an error."""
     images, codes = text.codes(image), text.codes(split)
-    chosen = np.zeros(len(stated.images), dtype=np.int64)
-    chosen[images] = codes
-    other = np.flatnonzero(chosen[images] != codes)
-    if len(other):
-        name = stated.images[int(images[other[0]])]
-        raise text.source.error(f"image '{name}' is in two splits", text.line(int(other[0])))
-    return Names(text.columns[split].dictionary).take(chosen)
+    code_of_image = np.zeros(len(stated.images), dtype=np.int64)
+    code_of_image[images] = codes
+    clashes = np.flatnonzero(code_of_image[images] != codes)
+    if len(clashes):
+        record = int(clashes[0])
+        name = stated.images[int(images[record])]
+        raise text.source.error(f"image '{name}' is in two splits", text.line(record))
+    return Names(text.columns[split].dictionary).take(code_of_image)

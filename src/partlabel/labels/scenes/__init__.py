@@ -1,8 +1,8 @@
-"""Generated pictures with many objects, whose labels and boxes are all known.
+"""Generated images with several objects each; all labels and boxes are known.
 
-They are the data that comes with the package: good for trying things out and for tests, and hard
-enough that methods differ. Classes come with their contexts (they co-occur), some are much rarer
-than others, objects hide each other, are small, and lie among clutter.
+This data comes with the package, for examples and tests, and is hard enough that methods differ.
+Classes co-occur because they prefer certain backgrounds, and some are much rarer than others.
+Objects are small, hide each other, and lie among clutter.
 """
 
 import os
@@ -26,7 +26,7 @@ __all__ = ["CLASSES", "Box", "Scenes", "World", "make", "write"]
 
 
 class Scenes(NamedTuple):
-    """Pictures [n, size, size, 3], their labels (all known), and for each its visible objects."""
+    """Images [n, size, size, 3], their labels (all known), and the visible objects of each."""
 
     pictures: NDArray[np.uint8]
     labels: LabelTable
@@ -45,12 +45,12 @@ def make(
     context: float = 4.0,
     test: float = 0.0,
 ) -> Scenes:
-    """Make ``n`` pictures; picture i depends on the seed and the settings, not on ``n``.
+    """Make ``n`` images; image i depends on the seed and the settings, not on ``n``.
 
     Args:
         classes, size, seed, difficulty, objects, tail, context: see :class:`World`.
-        test: share of the pictures that are in the split ``test``, the others are in ``train``;
-            0 for no splits.
+        test: share of the images in the split ``test``; the others are in ``train``. With 0 the
+            table has no splits.
 
     >>> pictures, labels, boxes = make(2, classes=8, size=32, seed=0)
     >>> pictures.shape, labels.known
@@ -58,12 +58,13 @@ def make(
     >>> labels.dense()[0, boxes[0][0].label]
     np.int8(1)
     """
-    world = _world(n, World(classes, size, seed, difficulty, objects, tail, context), test)
+    world = World(classes, size, seed, difficulty, objects, tail, context)
+    _check_settings(n, world, test)
     pictures = np.empty((n, size, size, 3), dtype=np.uint8)
     boxes = []
     for number in range(n):
-        pictures[number], found = draw(world, number)
-        boxes.append(found)
+        pictures[number], visible = draw(world, number)
+        boxes.append(visible)
     return Scenes(pictures, _labels(world, boxes, test), boxes)
 
 
@@ -74,28 +75,31 @@ def write(
     test: float = 0.25,
     done: Callable[[int], object] = int,
 ) -> LabelTable:
-    """Write pictures to ``folder/images``, beside ``labels.csv`` and ``boxes.csv``.
+    """Make images and write ``folder/images``, ``folder/labels.csv`` and ``folder/boxes.csv``.
 
     Args:
-        folder: must not exist, or be empty.
-        done: is told after each picture how many there are.
+        folder: a new or an empty folder.
+        n: number of images.
+        world: the settings of the images.
+        test: share of the images in the split ``test``.
+        done: called after each image with the number of images so far.
     """
-    _world(n, world, test)
+    _check_settings(n, world, test)
     boxes = []
-    with atomic_folder(folder) as place:
-        (place / "images").mkdir()
+    with atomic_folder(folder) as new_folder:
+        (new_folder / "images").mkdir()
         for number in range(n):
-            picture, found = draw(world, number)
-            boxes.append(found)
-            Image.fromarray(picture).save(place / "images" / _name(number), compress_level=1)
+            picture, visible = draw(world, number)
+            boxes.append(visible)
+            Image.fromarray(picture).save(new_folder / "images" / _name(number), compress_level=1)
             done(number + 1)
         labels = _labels(world, boxes, test)
-        write_labels(labels, place / "labels.csv", "csv")
-        _write_boxes(place / "boxes.csv", boxes)
+        write_labels(labels, new_folder / "labels.csv", "csv")
+        _write_boxes(new_folder / "boxes.csv", boxes)
     return labels
 
 
-def _world(n: int, world: World, test: float) -> World:
+def _check_settings(n: int, world: World, test: float) -> None:
     limits = {
         "count": (n, 0, 10**9),
         "classes": (world.classes, 1, len(CLASSES)),
@@ -108,16 +112,15 @@ def _world(n: int, world: World, test: float) -> World:
     }
     for name, (value, low, high) in limits.items():
         if not low <= value <= high:
-            raise InputError(f"scenes: {name} is {value}; it must lie between {low} and {high:g}")
-    return world
+            raise InputError(f"scenes: {name} is {value}; it must be between {low} and {high:g}")
 
 
 def _labels(world: World, boxes: list[list[Box]], test: float) -> LabelTable:
     matrix = np.full((len(boxes), world.classes), ABSENT, dtype=np.int8)
-    for number, found in enumerate(boxes):
-        matrix[number, [box.label for box in found]] = PRESENT
-    tested = round(test * len(boxes))
-    splits = ["train"] * (len(boxes) - tested) + ["test"] * tested if tested else None
+    for number, visible in enumerate(boxes):
+        matrix[number, [box.label for box in visible]] = PRESENT
+    test_size = round(test * len(boxes))
+    splits = ["train"] * (len(boxes) - test_size) + ["test"] * test_size if test_size else None
     names = [_name(number) for number in range(len(boxes))]
     return LabelTable(names, CLASSES[: world.classes], matrix, splits)
 
@@ -129,7 +132,7 @@ def _name(number: int) -> str:
 def _write_boxes(path: Path, boxes: list[list[Box]]) -> None:
     records = (
         [_name(number), CLASSES[box.label], *box[1:]]
-        for number, found in enumerate(boxes)
-        for box in found
+        for number, visible in enumerate(boxes)
+        for box in visible
     )
     write_boxes(path, records)

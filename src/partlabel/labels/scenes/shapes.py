@@ -1,7 +1,7 @@
-"""What the objects look like: a shape and the pattern on it.
+"""The appearance of objects: a shape and a pattern on it.
 
-A shape is a function of x and y in its own coordinates, about -1 to 1, that is positive inside and
-falls off roughly like the distance to its edge.
+A shape is a function of the coordinates x and y, which range from about -1 to 1. It is positive
+inside the shape, and its value is roughly the distance to the edge.
 """
 
 from collections.abc import Callable
@@ -84,7 +84,7 @@ PATTERNS: dict[str, Shape] = {
     "checked": lambda x, y: np.sin(7 * x) * np.sin(7 * y),
     "dotted": lambda x, y: 0.35 - np.cos(8 * x) * np.cos(8 * y),
 }
-"""Where a pattern is not positive, the object has its second colour."""
+"""The object has its first colour where a pattern is positive, and its second colour elsewhere."""
 
 KINDS = [
     (pattern, shape)
@@ -92,6 +92,6 @@ KINDS = [
     for shape in SHAPES
     for pattern in patterns
 ]
-"""Pattern and shape of each class: neighbours share their shape and differ in their pattern."""
+"""Pattern and shape of each class; classes 2k and 2k + 1 differ only in their pattern."""
 
 CLASSES = [f"{pattern}-{shape}" for pattern, shape in KINDS]

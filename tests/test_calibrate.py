@@ -1,4 +1,4 @@
-"""Calibration against scikit-learn, thresholds against trying every one of them."""
+"""Calibration equals logistic regression of scikit-learn; thresholds equal an exhaustive search."""
 
 from typing import Any
 
@@ -13,44 +13,44 @@ from partlabel.metrics.calibration import balanced_thresholds, calibrate, reliab
 
 
 def by_scikit_learn(x: Any, present: Any) -> tuple[float, float]:
-    """Platt's targets, as weights of two copies of each cell."""
-    ups, downs = present.sum(), (~present).sum()
-    target = np.where(present, (ups + 1) / (ups + 2), 1 / (downs + 2))
-    both, kinds = np.tile(x, 2)[:, None], np.repeat([1, 0], len(x))
+    """Slope and intercept, with Platt's soft targets as weights of two copies of each cell."""
+    positives, negatives = present.sum(), (~present).sum()
+    target = np.where(present, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    both, values = np.tile(x, 2)[:, None], np.repeat([1, 0], len(x))
     weights = np.concatenate([target, 1 - target])
-    found = LogisticRegression(C=np.inf, tol=1e-9).fit(both, kinds, weights)
-    return float(found.coef_[0, 0]), float(found.intercept_[0])
+    model = LogisticRegression(C=np.inf, tol=1e-9).fit(both, values, weights)
+    return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
-def test_calibration_finds_the_line_that_logistic_regression_finds() -> None:
+def test_calibration_equals_logistic_regression() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4000, 2)) * [3, 0.2] + [1, -4]
     true = np.array([[0.5, -1.0], [4.0, 12.0]])
-    there = rng.random(x.shape) < expit(x * true[:, 0] + true[:, 1])
-    labels = np.where(rng.random(x.shape) < 0.5, np.where(there, 1, -1), 0)
-    found = calibrate(expit(x), labels)
-    assert found.own.all()
+    present = rng.random(x.shape) < expit(x * true[:, 0] + true[:, 1])
+    labels = np.where(rng.random(x.shape) < 0.5, np.where(present, 1, -1), 0)
+    calibration = calibrate(expit(x), labels)
+    assert calibration.own.all()
     for j in range(2):
         known = labels[:, j] != 0
         slope, intercept = by_scikit_learn(x[known, j], labels[known, j] == 1)
-        assert found.slopes[j] == pytest.approx(slope, rel=1e-3)
-        assert found.intercepts[j] == pytest.approx(intercept, rel=1e-3, abs=1e-3)
-    after = reliability(expit(found.logits(expit(x)))[:, 0], there[:, 0])
-    assert after.error < 0.03 < reliability(expit(x)[:, 0], there[:, 0]).error
+        assert calibration.slopes[j] == pytest.approx(slope, rel=1e-3)
+        assert calibration.intercepts[j] == pytest.approx(intercept, rel=1e-3, abs=1e-3)
+    after = reliability(expit(calibration.logits(expit(x)))[:, 0], present[:, 0])
+    assert after.error < 0.03 < reliability(expit(x)[:, 0], present[:, 0]).error
 
 
 def test_classes_with_few_labels_share_a_line() -> None:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(60, 8))
     labels = np.where(rng.random(x.shape) < expit(2 * x), 1, -1)
-    labels[8:, 1:] = 0  # too few for each, together enough
-    found = calibrate(expit(x), labels)
-    assert found.own.tolist() == [True] + [False] * 7
-    assert len(set(found.slopes[1:])) == 1
+    labels[8:, 1:] = 0  # too few labels for each class, but enough together
+    calibration = calibrate(expit(x), labels)
+    assert calibration.own.tolist() == [True] + [False] * 7
+    assert len(set(calibration.slopes[1:])) == 1
     slope, intercept = by_scikit_learn(x[:8, 1:].ravel(), labels[:8, 1:].ravel() == 1)
-    assert found.slopes[1] == pytest.approx(slope, rel=1e-3)
-    assert found.intercepts[1] == pytest.approx(intercept, rel=1e-3, abs=1e-3)
-    assert found.slopes[0] != found.slopes[1]
+    assert calibration.slopes[1] == pytest.approx(slope, rel=1e-3)
+    assert calibration.intercepts[1] == pytest.approx(intercept, rel=1e-3, abs=1e-3)
+    assert calibration.slopes[0] != calibration.slopes[1]
 
 
 @given(st.integers(0, 2**32), st.integers(0, 30))
@@ -67,17 +67,17 @@ def test_calibration_keeps_the_order_and_is_finite(seed: int, images: int) -> No
 
 
 @given(st.integers(0, 2**32), st.integers(1, 300), st.integers(1, 20))
-def test_reliability_against_a_loop(seed: int, cells: int, bins: int) -> None:
+def test_reliability_equals_a_loop_over_bins(seed: int, cells: int, bins: int) -> None:
     rng = np.random.default_rng(seed)
-    said, present = rng.choice(np.linspace(0, 1, 41), cells), rng.random(cells) < 0.4
+    predicted, present = rng.choice(np.linspace(0, 1, 41), cells), rng.random(cells) < 0.4
     error = 0.0
     for low in range(bins):
-        inside = (said * bins >= low) & ((said * bins < low + 1) | (low == bins - 1))
+        inside = (predicted * bins >= low) & ((predicted * bins < low + 1) | (low == bins - 1))
         if inside.any():
-            error += abs(said[inside].mean() - present[inside].mean()) * inside.mean()
-    found = reliability(said, present, bins)
-    assert found.error == pytest.approx(error)
-    assert found.cells.sum() == cells
+            error += abs(predicted[inside].mean() - present[inside].mean()) * inside.mean()
+    result = reliability(predicted, present, bins)
+    assert result.error == pytest.approx(error)
+    assert result.cells.sum() == cells
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12))
@@ -85,15 +85,15 @@ def test_balanced_thresholds_have_the_best_f1(seed: int, images: int) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.choice([0.1, 0.2, 0.4, 0.8], (images, 3))
     labels = rng.integers(-1, 2, (images, 3))
-    found = balanced_thresholds(scores, labels)
+    thresholds = balanced_thresholds(scores, labels)
 
-    def f1(j: int, limit: float) -> float:
+    def f1(j: int, threshold: float) -> float:
         known = labels[:, j] != 0
-        called, present = scores[known, j] >= limit, labels[known, j] == 1
-        return float(2 * (called & present).sum() / max(called.sum() + present.sum(), 1))
+        predicted, present = scores[known, j] >= threshold, labels[known, j] == 1
+        return float(2 * (predicted & present).sum() / max(predicted.sum() + present.sum(), 1))
 
     for j in range(3):
         if len(set(labels[labels[:, j] != 0, j])) < 2:
-            assert np.isnan(found[j])
+            assert np.isnan(thresholds[j])
         else:
-            assert f1(j, found[j]) == max(f1(j, limit) for limit in (0.1, 0.2, 0.4, 0.8))
+            assert f1(j, thresholds[j]) == max(f1(j, score) for score in (0.1, 0.2, 0.4, 0.8))

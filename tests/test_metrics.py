@@ -1,4 +1,4 @@
-"""Metrics against scikit-learn on full labels, and against their definitions on partial ones."""
+"""Metrics equal those of scikit-learn on full labels, and their definitions on partial labels."""
 
 from typing import Any
 
@@ -19,40 +19,40 @@ FIGURES = [
 
 
 @st.composite
-def scored(draw: st.DrawFn, values: tuple[int, ...]) -> tuple[Any, Any, float]:
+def scored_labels(draw: st.DrawFn, values: tuple[int, ...]) -> tuple[Any, Any, float]:
     shape = draw(st.tuples(st.integers(1, 12), st.integers(1, 5)))
-    few = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])  # ties are common
-    element = draw(st.sampled_from([few, st.floats(0, 1)]))
+    with_ties = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
+    element = draw(st.sampled_from([with_ties, st.floats(0, 1)]))
     scores = draw(hnp.arrays(np.float64, shape, elements=element))
     labels = draw(hnp.arrays(np.int8, shape, elements=st.sampled_from(values)))
     return scores, labels, draw(st.sampled_from([0.25, 0.5, 0.9]))
 
 
-@given(scored((-1, 1)))
-def test_full_labels_as_scikit_learn(case: Any) -> None:
+@given(scored_labels((-1, 1)))
+def test_full_labels_give_the_figures_of_scikit_learn(case: Any) -> None:
     scores, labels, threshold = case
-    truth, guess = labels == 1, scores >= threshold
-    entered = truth.any(axis=0) & ~truth.all(axis=0)
+    truth, predicted = labels == 1, scores >= threshold
+    evaluated = truth.any(axis=0) & ~truth.all(axis=0)
     result = metrics.evaluate(scores, labels, threshold)
-    assert result["evaluated_classes"] == entered.sum()
-    assert result["exact_match"] == pytest.approx((guess == truth).all(axis=1).mean(), abs=1e-9)
-    if not entered.any():
+    assert result["evaluated_classes"] == evaluated.sum()
+    assert result["exact_match"] == pytest.approx((predicted == truth).all(axis=1).mean(), abs=1e-9)
+    if not evaluated.any():
         assert np.isnan(result["mAP"])
         assert np.isnan(result["OF1"])
         return
-    truth, guess, scores = truth[:, entered], guess[:, entered], scores[:, entered]
+    truth, predicted, scores = truth[:, evaluated], predicted[:, evaluated], scores[:, evaluated]
     size = truth.shape[1]
     ap = [oracle.average_precision_score(truth[:, j], scores[:, j]) for j in range(size)]
     assert result["mAP"] == pytest.approx(np.mean(ap), abs=1e-9)
-    assert result.per_class.AP[entered] == pytest.approx(np.array(ap), abs=1e-9)
+    assert result.per_class.AP[evaluated] == pytest.approx(np.array(ap), abs=1e-9)
     for average, names in (
         ("macro", ("CP", "CR", "macro_F1")),
         ("micro", ("OP", "OR", "OF1")),
     ):
-        # one class at a time: with a single column scikit-learn would average both values
+        # class by class: for a single column scikit-learn would average over both label values
         stacked = [
             oracle.precision_recall_fscore_support(
-                truth[:, j], guess[:, j], average="binary", zero_division=0
+                truth[:, j], predicted[:, j], average="binary", zero_division=0
             )[:3]
             for j in range(size)
         ]
@@ -60,7 +60,7 @@ def test_full_labels_as_scikit_learn(case: Any) -> None:
             expected = np.mean(stacked, axis=0)
         else:
             expected = oracle.precision_recall_fscore_support(
-                truth.ravel(), guess.ravel(), average="binary", zero_division=0
+                truth.ravel(), predicted.ravel(), average="binary", zero_division=0
             )[:3]
         assert [result[name] for name in names] == pytest.approx(list(expected), abs=1e-9)
     assert result["micro_F1"] == result["OF1"]
@@ -68,8 +68,8 @@ def test_full_labels_as_scikit_learn(case: Any) -> None:
     assert result["CF1"] == pytest.approx(2 * cp * cr / (cp + cr) if cp + cr else 0, abs=1e-9)
 
 
-def brute(scores: Any, labels: Any, threshold: float) -> dict[str, float]:
-    """The definitions, in loops."""
+def by_definition(scores: Any, labels: Any, threshold: float) -> dict[str, float]:
+    """The definitions, written as loops."""
     n, size = scores.shape
     ap, precision, recall, f1 = [], [], [], []
     sums = [0, 0, 0]
@@ -83,12 +83,12 @@ def brute(scores: Any, labels: Any, threshold: float) -> dict[str, float]:
             above = [k for k in known if scores[k, j] >= scores[i, j]]
             terms.append(sum(labels[k, j] == 1 for k in above) / len(above))
         ap.append(sum(terms) / len(terms))
-        guessed = [i for i in known if scores[i, j] >= threshold]
-        hits = sum(labels[i, j] == 1 for i in guessed)
-        precision.append(hits / len(guessed) if guessed else 0)
+        predicted = [i for i in known if scores[i, j] >= threshold]
+        hits = sum(labels[i, j] == 1 for i in predicted)
+        precision.append(hits / len(predicted) if predicted else 0)
         recall.append(hits / len(positive))
-        f1.append(2 * hits / (len(guessed) + len(positive)))
-        sums = [a + b for a, b in zip(sums, (hits, len(guessed), len(positive)), strict=True)]
+        f1.append(2 * hits / (len(predicted) + len(positive)))
+        sums = [a + b for a, b in zip(sums, (hits, len(predicted), len(positive)), strict=True)]
     exact = []
     for i in range(n):
         known = [j for j in range(size) if labels[i, j] != 0]
@@ -98,44 +98,47 @@ def brute(scores: Any, labels: Any, threshold: float) -> dict[str, float]:
     def mean(values: Any) -> float:
         return sum(values) / len(values) if values else float("nan")
 
-    cp, cr, (hits, guesses, positives) = mean(precision), mean(recall), sums
-    nothing = float("nan") if not ap else 0.0
+    cp, cr, (hits, predictions, positives) = mean(precision), mean(recall), sums
+    empty = float("nan") if not ap else 0.0
+    of1 = 2 * hits / (predictions + positives) if predictions + positives else empty
     return {
         "mAP": mean(ap),
         "CP": cp,
         "CR": cr,
-        "CF1": 2 * cp * cr / (cp + cr) if cp + cr else nothing,
-        "OP": hits / guesses if guesses else nothing,
-        "OR": hits / positives if positives else nothing,
-        "OF1": 2 * hits / (guesses + positives) if guesses + positives else nothing,
+        "CF1": 2 * cp * cr / (cp + cr) if cp + cr else empty,
+        "OP": hits / predictions if predictions else empty,
+        "OR": hits / positives if positives else empty,
+        "OF1": of1,
         "macro_F1": mean(f1),
-        "micro_F1": 2 * hits / (guesses + positives) if guesses + positives else nothing,
+        "micro_F1": of1,
         "exact_match": mean(exact),
         "evaluated_classes": len(ap),
     }
 
 
-@given(scored((-1, 0, 1)))
-def test_partial_labels_as_defined(case: Any) -> None:
+@given(scored_labels((-1, 0, 1)))
+def test_partial_labels_give_the_figures_by_definition(case: Any) -> None:
     result = metrics.evaluate(*case)
-    assert dict(result) == pytest.approx(brute(*case), abs=1e-9, nan_ok=True)
+    assert dict(result) == pytest.approx(by_definition(*case), abs=1e-9, nan_ok=True)
     assert list(result) == FIGURES
 
 
-@given(scored((-1, 0, 1)))
-def test_unknown_labels_count_nowhere(case: Any) -> None:
+@given(scored_labels((-1, 0, 1)))
+def test_unknown_labels_are_ignored(case: Any) -> None:
     scores, labels, threshold = case
-    other = np.where(labels == 0, 1 - scores, scores)
-    assert dict(metrics.evaluate(other, labels, threshold)) == pytest.approx(
+    changed = np.where(labels == 0, 1 - scores, scores)
+    assert dict(metrics.evaluate(changed, labels, threshold)) == pytest.approx(
         dict(metrics.evaluate(scores, labels, threshold)), nan_ok=True
     )
 
 
-def test_many_classes_are_cut_in_pieces_and_put_together() -> None:
+def test_more_classes_than_fit_in_one_chunk() -> None:
     rng = np.random.default_rng(0)
     scores = rng.random((50, 200)).astype(np.float32)
     labels = rng.integers(-1, 2, (50, 200))
-    assert dict(metrics.evaluate(scores, labels)) == pytest.approx(brute(scores, labels, 0.5))
+    assert dict(metrics.evaluate(scores, labels)) == pytest.approx(
+        by_definition(scores, labels, 0.5)
+    )
 
 
 def test_macro_f1_is_not_cf1() -> None:
@@ -146,7 +149,7 @@ def test_macro_f1_is_not_cf1() -> None:
     assert result["CF1"] == pytest.approx(2 / 3)
 
 
-def test_threshold_per_class_and_at_least() -> None:
+def test_a_threshold_per_class_includes_equal_scores() -> None:
     scores, labels = np.array([[0.5, 0.2], [0.4, 0.1]]), np.array([[1, 1], [-1, -1]])
     assert metrics.evaluate(scores, labels)["OR"] == 0.5
     assert metrics.evaluate(scores, labels, [0.5, 0.2])["exact_match"] == 1.0
@@ -161,7 +164,7 @@ def test_labels_may_be_a_table() -> None:
     assert metrics.evaluate(scores, table).per_class.evaluated.tolist() == [True, False]
 
 
-def test_nothing_known() -> None:
+def test_figures_are_nan_if_nothing_is_known() -> None:
     result = metrics.evaluate(np.zeros((3, 2)), np.zeros((3, 2)))
     assert result["evaluated_classes"] == 0
     assert all(np.isnan(result[name]) for name in FIGURES[:-1])
@@ -172,9 +175,9 @@ def test_nothing_known() -> None:
 @pytest.mark.parametrize(
     ("scores", "labels", "message"),
     [
-        ([[np.nan]], [[1]], "not a number"),
+        ([[np.nan]], [[1]], "a score is NaN"),
         ([[0.1]], [[2]], "labels must be"),
-        ([[0.1]], [[1, 1]], r"scores are \(1, 1\), labels \(1, 2\)"),
+        ([[0.1]], [[1, 1]], r"scores have shape \(1, 1\), labels \(1, 2\)"),
         ([0.1], [1], "both must be"),
         ([[0.1]], [[True]], "not true and false"),
     ],
@@ -186,15 +189,15 @@ def test_bad_input(scores: Any, labels: Any, message: str) -> None:
 
 def test_bad_thresholds_and_counts() -> None:
     scores, labels = np.array([[0.9, 0.1]]), np.array([[1, -1]])
-    with pytest.raises(InputError, match=r"thresholds are \(3,\)"):
+    with pytest.raises(InputError, match=r"thresholds have shape \(3,\)"):
         metrics.evaluate(scores, labels, [0.1, 0.2, 0.3])
-    with pytest.raises(InputError, match="for 2 classes"):
+    with pytest.raises(InputError, match="results for 2 classes"):
         metrics.by_annotations(metrics.evaluate(scores, labels), [1])
-    with pytest.raises(InputError, match="not a number"):
+    with pytest.raises(InputError, match="a score is NaN"):
         metrics.average_precision([np.nan, 1], [1, -1])
 
 
-def test_groups_by_annotations() -> None:
+def test_groups_of_classes_by_annotations() -> None:
     rng = np.random.default_rng(1)
     scores, labels = rng.random((40, 7)), rng.choice([-1, 1], (40, 7))
     labels[:, 6] = 0
@@ -212,14 +215,14 @@ def test_groups_by_annotations() -> None:
     assert metrics.average_precision(scores[:, 0], labels[:, 0]) == ap[0]
 
 
-@given(scored((-1, 0, 1)), st.integers(1, 6))
+@given(scored_labels((-1, 0, 1)), st.integers(1, 6))
 def test_top_recall_is_the_mean_over_all_orders_of_ties(case: Any, k: int) -> None:
     scores, labels, _ = case
     hits = []
     for i, j in np.argwhere(labels == 1):
         above = sum(s > scores[i, j] for s in scores[i])
         equal = sum(s == scores[i, j] for s in scores[i])
-        places = [above + place for place in range(equal)]
-        hits.append(np.mean([place < k for place in places]))
+        ranks = [above + offset for offset in range(equal)]
+        hits.append(np.mean([rank < k for rank in ranks]))
     expected = np.mean(hits) if hits else float("nan")
     assert metrics.top_recall(scores, labels, k) == pytest.approx(expected, nan_ok=True)

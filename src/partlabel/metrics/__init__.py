@@ -1,4 +1,4 @@
-"""Scores against labels: metrics, calibration, guarantees. Arrays in, figures out; no model.
+"""Metrics, calibration and guarantees: functions of scores and labels that need no model.
 
 Uses ``base``, ``images`` and ``labels``.
 """

@@ -1,4 +1,4 @@
-"""What scores mean: probabilities, and from where up a class is best called present."""
+"""Turn scores into probabilities, and choose a decision threshold per class."""
 
 import math
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from scipy.special import expit
 from partlabel.labels import ABSENT, PRESENT
 
 Floats = NDArray[np.float64]
-_FEW = 10  # labels of a kind: with fewer, a class has no line of its own
+_MIN_LABELS = 10  # present and absent labels that a class needs for a line of its own
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A line for the logits of each class, after which they tell probabilities (Platt, 1999).
+    """A linear map of the logits per class whose sigmoid is a probability (Platt, 1999).
 
     Args:
         slopes, intercepts: [C]
-        own: [C] whether a class has a line of its own.
+        own: [C] whether the line of a class was fitted on its own labels alone.
     """
 
     slopes: Floats
@@ -29,12 +29,12 @@ class Calibration:
     own: NDArray[np.bool_]
 
     def logits(self, scores: NDArray[Any]) -> Floats:
-        """[n, C] from scores, in the same order within a class."""
+        """Calibrated logits [n, C] of scores [n, C]. The order within a class does not change."""
         return logits(scores) * self.slopes + self.intercepts
 
 
 def logits(scores: NDArray[Any]) -> Floats:
-    """What the sigmoid made these scores of; those that it rounded to 0 or 1 stay finite.
+    """The inverse of the sigmoid. Scores that were rounded to 0 or 1 give finite logits.
 
     >>> logits(np.array([0.5, 1.0])).round(1).tolist()
     [0.0, 36.7]
@@ -45,55 +45,68 @@ def logits(scores: NDArray[Any]) -> Floats:
 
 
 def calibrate(scores: NDArray[Any], labels: NDArray[Any]) -> Calibration:
-    """Fit lines on known labels.
+    """Fit a calibration on known labels.
 
-    Classes with few labels of a kind share a line, fitted on the labels of all of them; if these
-    are few too, on those of all classes.
+    A class with at least 10 present and 10 absent labels gets its own line. All other classes share
+    one line, which is fitted on their labels together. If these are also too few, the shared line
+    is fitted on the labels of all classes.
 
     Args:
         scores: [n, C]
         labels: [n, C] in {-1, 0, 1}
     """
-    found = logits(scores)
+    raw = logits(scores)
     present, absent = ((labels == value).sum(axis=0) for value in (PRESENT, ABSENT))
-    own = np.minimum(present, absent) >= _FEW
-    shared = ~own if min(present[~own].sum(), absent[~own].sum()) >= _FEW else np.ones_like(own)
-    line = (1.0, 0.0) if own.all() else _line(found, labels, shared)
+    own = np.minimum(present, absent) >= _MIN_LABELS
+    enough = min(present[~own].sum(), absent[~own].sum()) >= _MIN_LABELS
+    shared = ~own if enough else np.ones_like(own)
+    line = (1.0, 0.0) if own.all() else _fit_line(raw, labels, shared)
     slopes, intercepts = (np.full(len(own), value) for value in line)
     for j in np.flatnonzero(own):
-        slopes[j], intercepts[j] = _line(found, labels, np.arange(len(own)) == j)
+        slopes[j], intercepts[j] = _fit_line(raw, labels, np.arange(len(own)) == j)
     return Calibration(slopes, intercepts, own)
 
 
-def _line(found: Floats, labels: NDArray[Any], classes: NDArray[np.bool_]) -> tuple[float, float]:
-    """Slope and intercept that make known labels of these classes likeliest.
+def _fit_line(raw: Floats, labels: NDArray[Any], classes: NDArray[np.bool_]) -> tuple[float, float]:
+    """Slope and intercept with the highest likelihood on the known labels of some classes.
 
-    Targets are a little inside 0 and 1, as if one more label of each kind had been seen.
+    Targets are smoothed as by Platt: as if there were one more label of each kind.
+
+    Args:
+        raw: [n, C] logits before calibration.
+        labels: [n, C] in {-1, 0, 1}
+        classes: [C] which classes to fit on.
     """
     known = (labels != 0) & classes
-    x, y = found[known], labels[known] == PRESENT
+    x, y = raw[known], labels[known] == PRESENT
     if not y.any() or y.all():
         return 1.0, 0.0
     target = np.where(y, (y.sum() + 1) / (y.sum() + 2), 1 / ((~y).sum() + 2))
-    middle, width = x.mean(), x.std()
-    if width < 1e-9:  # scores tell nothing, but how many are present
-        return 1.0, float(np.log(y.mean() / (1 - y.mean())) - middle)
-    x = (x - middle) / width
+    center, scale = x.mean(), x.std()
+    if scale < 1e-9:  # constant scores: only the share of present labels can be fitted
+        return 1.0, float(np.log(y.mean() / (1 - y.mean())) - center)
+    x = (x - center) / scale
 
     def cost(line: Floats) -> tuple[float, Floats]:
         z = line[0] * x + line[1]
-        slip = expit(z) - target
+        residual = expit(z) - target
         value = np.logaddexp(0, z).sum() - (target * z).sum()
-        return value / len(x), np.array([(slip * x).mean(), slip.mean()])
+        return value / len(x), np.array([(residual * x).mean(), residual.mean()])
 
     start = np.array([1.0, 0.0])
-    limits = [(1e-3, None), (None, None)]  # a class keeps its order
-    slope, intercept = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=limits).x
-    return float(slope / width), float(intercept - slope * middle / width)
+    bounds = [(1e-3, None), (None, None)]  # a positive slope keeps the order of the scores
+    slope, intercept = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return float(slope / scale), float(intercept - slope * center / scale)
 
 
 class Bins(NamedTuple):
-    """Cells by what a model says of them: mean of that, share that is present, and number."""
+    """A reliability diagram. Bins without cells are left out.
+
+    Args:
+        said: [k] mean predicted probability of the cells of each bin.
+        present: [k] share of the cells of each bin that are present.
+        cells: [k] number of cells per bin.
+    """
 
     said: Floats
     present: Floats
@@ -108,25 +121,30 @@ class Bins(NamedTuple):
 
 
 def reliability(probabilities: NDArray[Any], present: NDArray[np.bool_], bins: int = 15) -> Bins:
-    """How often cells are present of which a model says so with some probability, both [m].
+    """Compare predicted probabilities with how often cells are present.
+
+    Args:
+        probabilities: [m] predicted probability of each cell.
+        present: [m] whether each cell is present.
+        bins: number of bins of equal width.
 
     >>> reliability(np.array([0.2, 0.2, 0.9]), np.array([False, True, True]), 5).error.__round__(3)
     0.233
     """
-    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
-    cells = np.bincount(place, minlength=bins)
-    said, there = (
-        np.bincount(place, values, bins)[cells > 0] / cells[cells > 0]
+    index = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
+    cells = np.bincount(index, minlength=bins)
+    predicted, actual = (
+        np.bincount(index, values, bins)[cells > 0] / cells[cells > 0]
         for values in (probabilities, present)
     )
-    return Bins(said, there, cells[cells > 0])
+    return Bins(predicted, actual, cells[cells > 0])
 
 
 def balanced_thresholds(scores: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """[C] from where up a class is best called present: the largest F1 on known labels.
+    """The threshold [C] with the largest F1 on the known labels of each class.
 
-    Half way between two scores, so that new ones may be a little lower; NaN for a class of which
-    not both kinds of label are known.
+    A threshold lies half way between two scores, so that new scores may be slightly lower. It is
+    NaN for a class without both present and absent known labels.
 
     Args:
         scores: [n, C]
@@ -135,11 +153,12 @@ def balanced_thresholds(scores: NDArray[Any], labels: NDArray[Any]) -> Floats:
     thresholds = np.full(labels.shape[1], np.nan)
     for j in range(labels.shape[1]):
         known = labels[:, j] != 0
-        values, place = np.unique(-scores[known, j], return_inverse=True)  # the highest first
-        right = np.bincount(place, labels[known, j] == PRESENT, len(values)).cumsum()
-        called = np.bincount(place, minlength=len(values)).cumsum()
-        if not len(values) or right[-1] in (0, called[-1]):
+        # negated, so that the highest score comes first
+        negated, index = np.unique(-scores[known, j], return_inverse=True)
+        hits = np.bincount(index, labels[known, j] == PRESENT, len(negated)).cumsum()
+        predicted = np.bincount(index, minlength=len(negated)).cumsum()
+        if not len(negated) or hits[-1] in (0, predicted[-1]):
             continue
-        best = int(np.argmax(2 * right / (called + right[-1])))
-        thresholds[j] = -values[best : best + 2].mean()
+        best = int(np.argmax(2 * hits / (predicted + hits[-1])))
+        thresholds[j] = -negated[best : best + 2].mean()
     return thresholds

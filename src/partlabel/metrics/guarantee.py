@@ -1,9 +1,11 @@
-"""What can be promised of labels that a model fills in, tested on labels that were kept for that.
+"""Guarantees for the labels that a model fills in, tested on labels reserved for this purpose.
 
-Thresholds are tested one after another, from confident to less so, and the first that fails ends it
-(fixed-sequence testing [1]): so although many are tried, a wrong promise is made in at most 5% of
-cases. Which thresholds are tested, and in which order, is decided without the labels that they are
-tested on. Nothing is filled in against the odds.
+A threshold on the scores of a class is accepted if the labels beyond it are shown to be correct
+with at least the required precision. Thresholds are tested one after another, from the most
+confident one downwards, and the first failure ends the sequence (fixed-sequence testing [1]).
+Therefore the chance of a wrong guarantee is at most 5%, however many thresholds are tested. Which
+thresholds are tested, and in which order, never depends on the labels that they are tested on. A
+label is only filled in if it is more likely right than wrong.
 
 [1] Maurer, Hothorn and Lehmacher, Multiple comparisons in drug clinical trials and preclinical
     assays: a-priori ordered hypotheses, 1995. Angelopoulos et al., Learn then test, 2021.
@@ -22,45 +24,58 @@ from scipy.stats import beta
 from partlabel.labels import ABSENT, PRESENT
 
 CONFIDENCE = 0.95
-_STEP = 1.1  # from one rank to the next
-_PLENTY = 6  # times the fewest labels: a class with so many is never pooled
-_STRONG = 0.001  # doubt that the first part may leave if a class is tested on its own
+_STEP = 1.1  # ratio of the ranks of two thresholds that are tested one after the other
+_PLENTY = 6  # a class with this many times the fewest labels is never pooled
+_STRONG = 0.001  # a class is tested on its own if its p-value on the first part is at most this
 
 Basis = Literal["class", "pooled", ""]
 
 
 class Held(NamedTuple):
-    """Labels that were held out [n, C], and scores [n, C]: calibrated logits, 0 for even odds."""
+    """Labels that were not trained on, with scores.
+
+    Args:
+        scores: [n, C] calibrated logits: 0 means a probability of one half.
+        labels: [n, C] in {-1, 0, 1}
+    """
 
     scores: NDArray[Any]
     labels: NDArray[Any]
 
 
-class Judged(NamedTuple):
-    """How sure a model is of cells [m], 0 for even odds; whether it is right; of which image."""
+class LabelledCells(NamedTuple):
+    """Cells with a known label, which show whether a model is right.
 
-    sure: NDArray[Any]
-    right: NDArray[np.bool_]
+    Args:
+        confidence: [m] logit of the predicted value: 0 means a probability of one half.
+        correct: [m] whether the prediction agrees with the label.
+        image: [m] index of the image that a cell belongs to.
+    """
+
+    confidence: NDArray[Any]
+    correct: NDArray[np.bool_]
     image: NDArray[np.int64]
 
-    def beyond(self, threshold: float) -> "Limit":
-        """Those that are as sure as this."""
-        inside = self.sure >= threshold
-        tested, right = int(inside.sum()), int(self.right[inside].sum())
-        sizes = np.bincount(self.image[inside])
-        return Limit(threshold, tested, right, float((sizes**2).sum()) / tested if tested else 1.0)
+    def at_threshold(self, threshold: float) -> "Limit":
+        """Count the cells whose confidence is at least the threshold."""
+        inside = self.confidence >= threshold
+        tested, right = int(inside.sum()), int(self.correct[inside].sum())
+        per_image = np.bincount(self.image[inside])
+        alike = float((per_image**2).sum()) / tested if tested else 1.0
+        return Limit(threshold, tested, right, alike)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How sure a model must be, and how many labels say that this is enough.
+    """A threshold, and the labels that it was tested on.
 
     Args:
-        threshold: infinite if nothing is sure enough.
-        tested: how many cells that are as sure had a label.
-        right: in how many of them the model was right.
-        alike: how many cells count as one: those of an image may be right or wrong together, so
-            that a pool of classes is worth as many cells as if they always were.
+        threshold: least confidence of a label that is filled in; infinite if none is.
+        tested: number of labelled cells at or above the threshold.
+        right: number of these cells for which the model was right.
+        alike: design effect, the number of cells that count as one. Errors within an image may be
+            correlated. The worst case is assumed, in which all cells of an image are right or wrong
+            together. So a pool of classes counts images, not labels.
     """
 
     threshold: float = math.inf
@@ -70,18 +85,24 @@ class Limit:
 
     @property
     def precision(self) -> float:
-        """What the true precision is at least, with a confidence of 95%."""
+        """Lower bound of the true precision, with a confidence of 95%."""
         return at_least(self.right / self.alike, self.tested / self.alike)
 
-    def doubt(self, precision: float) -> float:
-        """How well this goes with a precision, or less: a p-value."""
+    def p_value(self, precision: float) -> float:
+        """The p-value of the hypothesis that the true precision is at most ``precision``."""
         right, tested = self.right / self.alike, self.tested / self.alike
         return float(betainc(right, tested - right + 1, precision)) if right else 1.0
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised for one kind of label of one class, and on whose labels that rests."""
+    """The guarantee for present or for absent labels of one class.
+
+    Args:
+        limit: the threshold, and what it was tested on.
+        basis: whose labels it was tested on: ``class`` for those of the class alone, ``pooled`` for
+            those of several classes together, an empty string if there is no guarantee.
+    """
 
     limit: Limit
     basis: Basis
@@ -89,17 +110,17 @@ class Promise:
 
 @dataclass(frozen=True)
 class Promises:
-    """What is promised for present and for absent labels of each class [C]."""
+    """The guarantees for present labels [C] and for absent labels [C] of all classes."""
 
     present: list[Promise]
     absent: list[Promise]
 
     def of(self, value: int) -> list[Promise]:
-        """Those for this kind of label."""
+        """The guarantees [C] for ``PRESENT`` or for ``ABSENT``."""
         return self.present if value == PRESENT else self.absent
 
     def decide(self, scores: NDArray[Any]) -> NDArray[np.int8]:
-        """[n, C] present, absent, or 0 where nothing is promised."""
+        """Labels [n, C] for calibrated logits [n, C]; 0 where nothing is guaranteed."""
         high, low = (
             np.array([promise.limit.threshold for promise in self.of(value)])
             for value in (PRESENT, ABSENT)
@@ -109,7 +130,7 @@ class Promises:
 
 
 def at_least(right: float, tested: float) -> float:
-    """The lower end of a share: exact (Clopper-Pearson), one-sided, 95%.
+    """Lower confidence bound of a share: exact (Clopper-Pearson), one-sided, 95%.
 
     >>> round(at_least(59, 59), 3), round(at_least(92, 93), 3), at_least(0, 0)
     (0.95, 0.95, 0.0)
@@ -118,7 +139,7 @@ def at_least(right: float, tested: float) -> float:
 
 
 def fewest(precision: float) -> int:
-    """How many labels, all right, show a precision.
+    """The number of labels that are needed to show a precision if all of them are right.
 
     >>> fewest(0.95), fewest(0.5)
     (59, 5)
@@ -126,21 +147,25 @@ def fewest(precision: float) -> int:
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(precision) - 1e-9)
 
 
-def descend(first: Judged, second: Judged, precision: float, floor: float = 0.0) -> list[Limit]:
-    """Thresholds that pass, each wider than the one before; all hold at once with 95%.
+def passing_limits(
+    first: LabelledCells, second: LabelledCells, precision: float, floor: float = 0.0
+) -> list[Limit]:
+    """The thresholds that pass, in descending order. All hold together with a confidence of 95%.
 
     Args:
-        first: where to start is decided on these, at the threshold that they speak for most.
-        second: thresholds are ranks of these, and tested on these.
-        precision: to be shown.
-        floor: thresholds are above this; by default, nothing is said against the odds.
+        first: decides where the sequence starts: at the threshold with the lowest p-value.
+        second: the cells to test on. Their confidences, but not their labels, also decide which
+            thresholds are tested.
+        precision: the precision to show.
+        floor: only thresholds above this are tested. The default of 0 excludes labels that are more
+            likely wrong than right.
     """
-    ladder = _ladder(second, precision, floor).tolist()
-    doubts = [first.beyond(threshold).doubt(precision) for threshold in ladder]
+    candidates = _candidates(second, precision, floor).tolist()
+    p_values = [first.at_threshold(threshold).p_value(precision) for threshold in candidates]
     passed = []
-    for threshold in ladder[int(np.argmin(doubts)) :] if ladder else []:
-        limit = second.beyond(threshold)
-        if limit.doubt(precision) > 1 - CONFIDENCE:
+    for threshold in candidates[int(np.argmin(p_values)) :] if candidates else []:
+        limit = second.at_threshold(threshold)
+        if limit.p_value(precision) > 1 - CONFIDENCE:
             break
         passed.append(limit)
     return passed
@@ -149,26 +174,28 @@ def descend(first: Judged, second: Judged, precision: float, floor: float = 0.0)
 def make_promises(
     first: Held, second: Held, precision: float, guarantee: Literal["class", "pooled"] | None = None
 ) -> Promises:
-    """What can be promised, for each class on its own labels or on those of several together.
+    """Find what can be guaranteed for each class, on its own labels or on those of a pool.
 
-    A class of which the first part has no absent label gets nothing: then the known ones are no
-    random sample, and any threshold would pass.
+    A class without an absent label in the first part gets no guarantee. Its known labels are then
+    no random sample, and any threshold would pass.
 
     Args:
-        first, second: labels that were held out; only the second ones are tested on.
-        precision: share of what is filled in that must be right.
-        guarantee: ``class`` for each class on its own, ``pooled`` for all together; otherwise those
-            with too few labels, or for which the first part does not speak strongly, together, and
-            the others on their own.
+        first, second: held-out labels. Thresholds are tested on the second part only; the first
+            part decides where to start and which classes to pool.
+        precision: share of the filled-in labels that must be right.
+        guarantee: ``class`` tests each class on its own, ``pooled`` tests all classes together. By
+            default classes are pooled if they have too few labels, or if the first part shows no
+            strong evidence for them; all other classes are tested on their own.
     """
     usable = np.flatnonzero((first.labels == ABSENT).any(axis=0)).tolist()
     present, absent = (
-        _promise(first, second, usable, value, precision, guarantee) for value in (PRESENT, ABSENT)
+        _promises_for(first, second, usable, value, precision, guarantee)
+        for value in (PRESENT, ABSENT)
     )
     return Promises(present, absent)
 
 
-def _promise(
+def _promises_for(
     first: Held,
     second: Held,
     usable: list[int],
@@ -176,27 +203,33 @@ def _promise(
     precision: float,
     guarantee: Literal["class", "pooled"] | None,
 ) -> list[Promise]:
-    """What can be promised for one kind of label, for each class [C]."""
+    """The guarantees [C] for present or for absent labels; ``usable`` are the classes to test."""
     alone = {
         "class": usable,
         "pooled": [],
-        None: [j for j in usable if _stands(first, second, j, value, precision)],
+        None: [j for j in usable if _can_be_alone(first, second, j, value, precision)],
     }[guarantee]
     rest = sorted(set(usable) - set(alone))
     groups: list[tuple[Basis, list[int]]] = [*(("class", [j]) for j in alone), ("pooled", rest)]
     promises = [Promise(Limit(), "")] * second.labels.shape[1]
     for basis, classes in groups:
-        early, late = (_judged(held, classes, value) for held in (first, second))
+        first_cells, second_cells = (
+            _labelled_cells(held, classes, value) for held in (first, second)
+        )
         floor = max(0.0, math.log(precision / (1 - precision))) if basis == "pooled" else 0.0
-        passed = descend(early, late, precision, floor)
+        passed = passing_limits(first_cells, second_cells, precision, floor)
         for j in classes if passed else []:
             promises[j] = Promise(passed[-1], basis)
     return promises
 
 
-def _ladder(cells: Judged, precision: float, floor: float = 0.0) -> NDArray[Any]:
-    """Thresholds to be tested: from the first rank that can pass to the last, in growing steps."""
-    ordered = -np.sort(-cells.sure[cells.sure > floor])
+def _candidates(cells: LabelledCells, precision: float, floor: float = 0.0) -> NDArray[Any]:
+    """Thresholds to test in descending order, at ranks that grow geometrically.
+
+    The first rank is the smallest number of cells that can pass, the last one is that of all cells
+    above the floor.
+    """
+    ordered = -np.sort(-cells.confidence[cells.confidence > floor])
     ranks, rank = [], fewest(precision)
     while rank < len(ordered):
         ranks.append(rank)
@@ -206,23 +239,27 @@ def _ladder(cells: Judged, precision: float, floor: float = 0.0) -> NDArray[Any]
     return np.unique(ordered[np.array(ranks, dtype=np.int64) - 1])[::-1]
 
 
-def _stands(first: Held, second: Held, j: int, value: int, precision: float) -> bool:
-    """Whether a class has labels enough to be judged by: the second part is not asked for values.
+def _can_be_alone(first: Held, second: Held, j: int, value: int, precision: float) -> bool:
+    """Whether class j has enough evidence to be tested on its own labels.
 
-    It has if the first part speaks strongly for some threshold, or if there are plenty. One that
-    hardly passes on the first part would often fail on the second, and get nothing.
+    This is so if some threshold has a very low p-value on the first part, or if there are plenty of
+    labels. A class that hardly passes on the first part would often fail on the second, and get no
+    guarantee at all. Of the second part only the number of known labels is used, not their values.
     """
-    cells = _judged(first, [j], value)
-    sizes = [int((held.labels[:, j] != 0).sum()) for held in (first, second)]
-    if sizes[0] == 0:
+    cells = _labelled_cells(first, [j], value)
+    known = [int((held.labels[:, j] != 0).sum()) for held in (first, second)]
+    if known[0] == 0:
         return False
-    plenty = (first.labels[:, j] == value).sum() * sizes[1] / sizes[0]
-    doubts = (cells.beyond(limit).doubt(precision) for limit in _ladder(cells, precision))
-    return bool(plenty >= _PLENTY * fewest(precision) or min(doubts, default=1) <= _STRONG)
+    expected = (first.labels[:, j] == value).sum() * known[1] / known[0]
+    p_values = (
+        cells.at_threshold(threshold).p_value(precision)
+        for threshold in _candidates(cells, precision)
+    )
+    return bool(expected >= _PLENTY * fewest(precision) or min(p_values, default=1) <= _STRONG)
 
 
-def _judged(held: Held, classes: Sequence[int], value: int) -> Judged:
-    """The known cells of these classes, as to whether they are present, or absent."""
+def _labelled_cells(held: Held, classes: Sequence[int], value: int) -> LabelledCells:
+    """The known cells of some classes, as predictions of ``PRESENT`` or of ``ABSENT``."""
     scores, labels = held.scores[:, classes], held.labels[:, classes]
     known = labels != 0
-    return Judged(value * scores[known], labels[known] == value, np.nonzero(known)[0])
+    return LabelledCells(value * scores[known], labels[known] == value, np.nonzero(known)[0])

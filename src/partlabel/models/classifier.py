@@ -1,4 +1,4 @@
-"""A backbone with a head on it."""
+"""A backbone with a head."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ from partlabel.models.backbone import Backbone
 
 
 class Classifier(nn.Module):
-    """Pictures to a logit per class.
+    """A network that computes one logit per class of images.
 
     Args:
-        backbone: pictures, or cached maps, to features.
-        head: features to logits.
-        classes: a name per logit.
+        backbone: images or cached maps to feature maps [B, D, H, W].
+        head: feature maps [B, D, H, W] to logits [B, C].
+        classes: [C] names.
     """
 
     def __init__(self, backbone: Backbone, head: nn.Module, classes: Sequence[str]) -> None:
@@ -27,17 +27,17 @@ class Classifier(nn.Module):
         self.backbone, self.head, self.classes = backbone, head, list(classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Pictures in uint8, or cached maps in float, to logits [B, C]."""
+        """Images [B, 3, S, S] (uint8), or cached maps (float), to logits [B, C]."""
         logits: Tensor = self.head(self.backbone(inputs))
         return logits
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device that the model is on."""
         return next(self.parameters()).device
 
     def trained_weights(self) -> dict[str, Tensor]:
-        """A copy of the weights, without those of the frozen part of the backbone."""
+        """A copy of all weights but those of the frozen part of the backbone."""
         parts = {"backbone.upper.": self.backbone.upper, "head.": self.head}
         return {
             prefix + name: value.detach().clone()
@@ -48,16 +48,22 @@ class Classifier(nn.Module):
     def predict(
         self, images: Iterable[str | Path], batch: int = 32, workers: int = 0
     ) -> NDArray[np.float32]:
-        """Scores [n, C] from 0 to 1 of image files; an unreadable file is an error."""
+        """Scores [n, C] from 0 to 1. Raises an error if a file cannot be read.
+
+        Args:
+            images: n image files.
+            batch: images per batch.
+            workers: processes that decode images; 0 to decode in this process.
+        """
         paths = [Path(image) for image in images]
         pictures = Pictures([str(path) for path in paths], paths, self.backbone.size, seed=0)
         scores = np.empty((len(paths), len(self.classes)), dtype=np.float32)
         self.eval()
         with torch.inference_mode():
             rows = in_batches(np.arange(len(paths)), batch)
-            for found in pictures.batches(rows, ("clean",), workers=workers):
-                if found.broken:
-                    raise InputError(next(iter(found.broken.values())))
-                logits = self(found.views["clean"].to(self.device))
-                scores[found.rows] = torch.sigmoid(logits.float()).cpu().numpy()
+            for inputs in pictures.batches(rows, ("clean",), workers=workers):
+                if inputs.broken:
+                    raise InputError(next(iter(inputs.broken.values())))
+                logits = self(inputs.views["clean"].to(self.device))
+                scores[inputs.rows] = torch.sigmoid(logits.float()).cpu().numpy()
         return scores

@@ -1,4 +1,6 @@
-"""Measurements, each against its alternative in one run: ``python -m benchmarks [NAME ...]``.
+"""Benchmarks of speed and memory: ``python -m benchmarks [NAME ...]``.
 
-They need no data but what they make, and print their targets beside the figures.
+Each one compares partlabel with an alternative in the same run, on data that it generates, and
+prints the results with their targets. ``alternatives``, ``completion`` and ``label_graph`` need a
+label file, and are started by ``python -m benchmarks.NAME``.
 """

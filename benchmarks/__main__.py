@@ -1,4 +1,4 @@
-"""Run the benchmarks, each in a process of its own so that peaks of memory do not mix."""
+"""Run the benchmarks, each in its own process, so that peaks of memory stay separate."""
 
 import importlib
 import subprocess

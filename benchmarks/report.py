@@ -1,4 +1,4 @@
-"""How a measurement is taken and told."""
+"""Measure time and memory, and print the results."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def timed(work: Callable[[], T], repeat: int = 1) -> tuple[float, T]:
-    """The best time of some runs in seconds, and the last result."""
+    """The shortest time of several runs in seconds, and the last result."""
     best = float("inf")
     for _ in range(repeat):
         start = time.perf_counter()
@@ -21,30 +21,30 @@ def timed(work: Callable[[], T], repeat: int = 1) -> tuple[float, T]:
 
 
 def resident() -> float:
-    """Memory this process holds now, in MB."""
+    """Resident memory of this process, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def peak() -> float:
-    """The most memory this process has held, in MB, since it began or last forgot."""
+    """Peak of the resident memory in MB, since the start or the last :func:`forget_peak`."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def forget_peak() -> float:
-    """Begin a new peak, at the memory that is held now."""
+    """Reset the peak to the present resident memory, and return that in MB."""
     Path("/proc/self/clear_refs").write_text("5")
     return resident()
 
 
-def tell(what: str, value: str, target: str, good: bool) -> None:
-    """One line for one figure."""
-    print(f"{'ok  ' if good else 'MISS'}  {what:<58} {value:>18}   target {target}", flush=True)
+def print_result(name: str, value: str, target: str, reached: bool) -> None:
+    """Print one line: whether the target is reached, the name, the value and the target."""
+    print(f"{'ok  ' if reached else 'MISS'}  {name:<58} {value:>18}   target {target}", flush=True)
 
 
 def machine() -> str:
-    """What this ran on."""
+    """The date and the environment of a measurement."""
     return (
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, Python {platform.python_version()}"
     )

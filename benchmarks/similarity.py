@@ -1,4 +1,4 @@
-"""What finding similar images costs: against one after another, and beside a training step."""
+"""Time and memory of the search for similar images and of the label graph."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.report import forget_peak, peak, tell, timed
+from benchmarks.report import forget_peak, peak, print_result, timed
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.labels.cells import from_triples
@@ -22,15 +22,15 @@ Numbers = NDArray[np.float64]
 
 
 def _one_by_one(f: Numbers, y: Numbers, graph: Numbers, k: int = 5) -> list[list[int]]:
-    """Algorithm 2, image after image, with numpy."""
+    """Algorithm 2 with numpy, one image at a time."""
     spread = y @ graph.T
     squares = (spread**2).sum(axis=1), (f**2).sum(axis=1)
-    found = []
+    result = []
     for i in range(len(y)):
-        rest = [y[i], f[i]]
+        residuals = [y[i], f[i]]
         chosen: list[int] = []
         for _ in range(k):
-            products = [spread @ rest[0], f @ rest[1]]
+            products = [spread @ residuals[0], f @ residuals[1]]
             gain = products[0] ** 2 / squares[0] + 0.5 * products[1] ** 2 / squares[1]
             gain[[i, *chosen]] = -np.inf
             best = int(gain.argmax())
@@ -40,9 +40,9 @@ def _one_by_one(f: Numbers, y: Numbers, graph: Numbers, k: int = 5) -> list[list
             for side, (target, atoms) in enumerate(((y[i], spread), (f[i], f))):
                 base = atoms[chosen]
                 solved = np.linalg.lstsq(base.T, target, rcond=None)[0]
-                rest[side] = target - np.maximum(solved, 0) @ base
-        found.append(chosen)
-    return found
+                residuals[side] = target - np.maximum(solved, 0) @ base
+        result.append(chosen)
+    return result
 
 
 def _solver() -> None:
@@ -51,12 +51,12 @@ def _solver() -> None:
     graph = np.eye(1000) * 0.5 + rng.random((1000, 1000)) * (rng.random((1000, 1000)) < 0.05) / 25
     tensors = torch.from_numpy(f), torch.from_numpy(y), torch.from_numpy(graph)
     slow, expected = timed(lambda: _one_by_one(f, y, graph), repeat=3)
-    fast, found = timed(lambda: joint_omp(*tensors), repeat=3)
-    chosen = [[int(s) for s in row if s >= 0] for row in found.images]
+    fast, neighbours = timed(lambda: joint_omp(*tensors), repeat=3)
+    chosen = [[int(s) for s in row if s >= 0] for row in neighbours.images]
     assert chosen == expected
     ratio = slow / fast
     case = "128 images, 2,048 features, 1,000 classes, k = 5"
-    tell(f"{case}: one by one / together", f"{ratio:.0f}x", ">= 10x, aim 20x", ratio >= 10)
+    print_result(f"{case}: one by one / batch", f"{ratio:.0f}x", ">= 10x, aim 20x", ratio >= 10)
 
 
 def _memory() -> None:
@@ -66,21 +66,21 @@ def _memory() -> None:
     y, f = torch.randn(32, 5000), torch.rand(32, 2048)
     before = forget_peak()
     graph = LearnedGraph(LabelGraph(linked, weights))
-    oneself = torch.eye(32, dtype=torch.bool)
-    pursue(y, f, graph.spread(y), f, barred=oneself)
+    itself = torch.eye(32, dtype=torch.bool)
+    pursue(y, f, graph.spread(y), f, barred=itself)
     graph.learn(y, y, 0.1, 1)
-    needed = peak() - before
-    what = "32 images, 5,000 classes: solver and a step on the graph"
-    tell(what, f"{needed:,.0f} MB", "< 1,024 MB", needed < 1024)
+    memory = peak() - before
+    name = "32 images, 5,000 classes: search and a step on the graph"
+    print_result(name, f"{memory:,.0f} MB", "< 1,024 MB", memory < 1024)
 
 
 def _step() -> None:
-    """A training step of the default backbone, all of it trained."""
+    """A training step of the whole default network."""
     torch.manual_seed(0)
     labels = torch.randint(-1, 2, (32, 80)).float()
     names = [f"c{j}" for j in range(80)]
     table = LabelTable([f"{i}" for i in range(32)], names, labels.numpy())
-    pictures = torch.randint(0, 255, (32, 3, 224, 224), dtype=torch.uint8)
+    images = torch.randint(0, 255, (32, 3, 224, 224), dtype=torch.uint8)
     steps: dict[str, Any] = {}
     for name, options in (("bce", {}), ("imcl", {"warmup": 0})):
         method = METHODS[name](**options)
@@ -89,16 +89,16 @@ def _step() -> None:
         method.prepare(Task(table, table, epochs=2))
         if isinstance(method, FollowsStages):
             method.begin_stage(0, model)
-        batch = Batch(torch.arange(32), labels, {"weak": pictures})
+        batch = Batch(torch.arange(32), labels, {"weak": images})
         steps[name] = lambda m=method, c=model, b=batch: m.loss(c, b)["loss"].backward()
     best = {name: timed(step, repeat=4)[0] for name, step in steps.items()}
     ratio = best["imcl"] / best["bce"]
-    what = "a step, 32 images, 80 classes: imcl / bce"
-    tell(what, f"{ratio:.2f}", "<= 1.3", ratio <= 1.3)
+    name = "training step, 32 images, 80 classes: imcl / bce"
+    print_result(name, f"{ratio:.2f}", "<= 1.3", ratio <= 1.3)
 
 
 def _graph() -> None:
-    """Open Images' size: 9 million images, 5,000 classes, 60 million known labels."""
+    """The size of Open Images: 9 million images, 5,000 classes, 60 million known labels."""
     rng = np.random.default_rng(0)
     images, classes, known = 9_000_000, 5000, 60_000_000
     rows = np.sort(rng.integers(0, images, known))
@@ -107,20 +107,20 @@ def _graph() -> None:
     cells = np.unique(cells)
     rows, columns = cells // classes, cells % classes
     values = np.where(rng.random(len(cells)) < 0.5, 1, -1).astype(np.int8)
-    made = from_triples(rows, columns, values, (images, classes))
+    known_cells = from_triples(rows, columns, values, (images, classes))
     table = LabelTable.from_cells(
-        (f"{i}" for i in range(images)), [f"c{j}" for j in range(classes)], made, check=False
+        (f"{i}" for i in range(images)), [f"c{j}" for j in range(classes)], known_cells, check=False
     )
     del rows, columns, cells, values
     before = forget_peak()
     seconds, _ = timed(lambda: cooccurrence_graph(table), repeat=1)
-    needed = peak() - before
-    what = f"label graph of {table.cells.values.size / 1e6:.0f} M known labels"
-    tell(what, f"{seconds:.0f} s, {needed:,.0f} MB", "minutes, < 4,096 MB", needed < 4096)
+    memory = peak() - before
+    name = f"label graph of {table.cells.values.size / 1e6:.0f} M known labels"
+    print_result(name, f"{seconds:.0f} s, {memory:,.0f} MB", "minutes, < 4,096 MB", memory < 4096)
 
 
 def run() -> None:
-    """Time and weigh."""
+    """Time of the search, memory, time of a training step, and the label graph."""
     _solver()
     _memory()
     _step()

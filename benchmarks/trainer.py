@@ -1,4 +1,4 @@
-"""What the trainer costs over a bare PyTorch loop with the same model, loss and inputs."""
+"""Time of the trainer, compared with a plain PyTorch loop with the same model, loss and inputs."""
 
 import tempfile
 import time
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.report import tell
+from benchmarks.report import print_result
 from partlabel.images.batches import in_batches
 from partlabel.images.pictures import Pictures
 from partlabel.labels import scenes
@@ -25,10 +25,10 @@ IMAGES, SIZE, BATCH, ROUNDS = 640, 96, 32, 5
 
 
 class Silent:
-    """A watcher that does not watch."""
+    """A watcher that does nothing."""
 
     def begin(self, *_: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     step = end = saved = note = warn = begin
 
@@ -39,21 +39,21 @@ def _model(frozen: Any) -> Classifier:
     return Classifier(backbone, make_head(Bce(), backbone.channels, 20), scenes.CLASSES[:20])
 
 
-def _bare(model: Classifier, inputs: InputSource, labels: torch.Tensor, epochs: int) -> None:
-    """The loop one would write by hand."""
+def _plain_loop(model: Classifier, inputs: InputSource, labels: torch.Tensor, epochs: int) -> None:
+    """A plain training loop."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.Adam(trained, lr=1e-3, fused=True)  # as ours
+    optimizer = torch.optim.Adam(trained, lr=1e-3, fused=True)  # as in the trainer
     for epoch in range(epochs):
         model.train()
         rows = in_batches(np.random.default_rng(epoch).permutation(len(labels)), BATCH)
-        for found in inputs.batches(rows, ("weak",), epoch):
-            loss = losses.bce(model(found.views["weak"]), labels[torch.from_numpy(found.rows)])
+        for batch in inputs.batches(rows, ("weak",), epoch):
+            loss = losses.bce(model(batch.views["weak"]), labels[torch.from_numpy(batch.rows)])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
 
-def _compare(what: str, frozen: Any, epochs: int, limit: float, folder: Path, table: Any) -> None:
+def _compare(case: str, frozen: Any, epochs: int, limit: float, folder: Path, table: Any) -> None:
     paths = [folder / "images" / name for name in table.ids]
     pictures = Pictures(list(table.ids), paths, SIZE, seed=0)
     inputs: InputSource = pictures
@@ -68,24 +68,24 @@ def _compare(what: str, frozen: Any, epochs: int, limit: float, folder: Path, ta
     for number in range(ROUNDS):
         model = _model(frozen)
         start = time.perf_counter()
-        _bare(model, inputs, labels, epochs)
-        bare = time.perf_counter() - start
-        # no validation images: a bare loop has none either
+        _plain_loop(model, inputs, labels, epochs)
+        plain_seconds = time.perf_counter() - start
+        # without validation images, as in the plain loop
         train, val = Examples(table, inputs, rows), Examples(table, inputs, rows[:0])
         trainer = Trainer(
             _model(frozen), Bce(), train, val, settings, folder / f"{frozen}{number}", Silent()
         )
         start = time.perf_counter()
         trainer.fit()
-        ratios.append((time.perf_counter() - start) / bare)
-    middle = float(np.median(ratios))
-    tell(f"trainer / bare loop, {what}", f"{middle:.3f}", f"<= {limit}", middle <= limit)
+        ratios.append((time.perf_counter() - start) / plain_seconds)
+    ratio = float(np.median(ratios))
+    print_result(f"trainer / plain loop, {case}", f"{ratio:.3f}", f"<= {limit}", ratio <= limit)
 
 
 def run() -> None:
-    """Both on a backbone that trains and on cached features."""
+    """Compare both with a trained backbone, and with cached features."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "s"
         table = scenes.write(folder, IMAGES, scenes.World(20, SIZE, 0))
-        _compare("the backbone trains", "nothing", 1, 1.05, folder, table)
+        _compare("trained backbone", "nothing", 1, 1.05, folder, table)
         _compare("cached features", "all", 30, 1.15, folder, table)

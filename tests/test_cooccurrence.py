@@ -1,4 +1,4 @@
-"""The label graph against plain counting."""
+"""Label graphs equal plain counting of co-occurrences."""
 
 from typing import Any
 
@@ -25,12 +25,12 @@ def table(labels: Any) -> LabelTable:
 
 
 def dense(graph: LabelGraph) -> Any:
-    """[C, C] A[j, j'] is the weight of j' for j."""
-    found = np.zeros((len(graph.linked), len(graph.linked)))
+    """The matrix A [C, C]: A[j, j'] is the weight of j' for j."""
+    matrix = np.zeros((len(graph.linked), len(graph.linked)))
     for j, (others, weights) in enumerate(zip(graph.linked, graph.weights, strict=True)):
         for other, weight in zip(others, weights, strict=True):
-            found[j, other] += weight
-    return found
+            matrix[j, other] += weight
+    return matrix
 
 
 @given(
@@ -44,13 +44,13 @@ def test_equals_plain_counting(
     seed: int, images: int, classes: int, neighbours: int, chunk: int
 ) -> None:
     labels = np.random.default_rng(seed).integers(-1, 2, (images, classes))
-    whole = cooccurrence._CHUNK
+    default = cooccurrence._CHUNK
     cooccurrence._CHUNK = chunk
     try:
         counts = count_pairs(table(labels)).toarray()
         graph = cooccurrence_graph(table(labels), neighbours)
     finally:
-        cooccurrence._CHUNK = whole
+        cooccurrence._CHUNK = default
     expected = np.zeros((classes, classes))
     for j, other in np.ndindex(classes, classes):
         both = sum(int(row[j] == 1 and row[other] == 1) for row in labels)
@@ -70,16 +70,16 @@ def test_equals_plain_counting(
 
 def test_the_strongest_links() -> None:
     labels = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [0, -1, 1]])
-    found = cooccurrence_graph(table(labels)).strongest(2)
-    assert [(j, other) for j, other, _ in found] == [(1, 0), (0, 1)]
+    links = cooccurrence_graph(table(labels)).strongest(2)
+    assert [(j, other) for j, other, _ in links] == [(1, 0), (0, 1)]
     assert identity_graph(3).strongest(5) == []
 
 
-def test_links_of_ones_own() -> None:
+def test_links_given_by_a_user() -> None:
     graph = given_graph(["cat", "dog", "sofa"], [("cat", "sofa", 3), ("cat", "cat", 9)])
     np.testing.assert_allclose(dense(graph), np.array([[0.25, 0, 0.75], [0, 1, 0], [0, 0, 1]]))
     with pytest.raises(InputError, match="no class 'car'; did you mean 'cat'"):
         given_graph(["cat", "dog"], [("car", "dog", 1)])
-    with pytest.raises(InputError, match="has weight -1"):
+    with pytest.raises(InputError, match="has weight -1; it must be at least 0"):
         given_graph(["cat", "dog"], [("cat", "dog", -1)])
     np.testing.assert_allclose(dense(identity_graph(2)), np.eye(2))

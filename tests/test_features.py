@@ -1,4 +1,4 @@
-"""Cached maps: the same as computed ones, in every view that a bank holds."""
+"""Cached maps equal computed ones, for every view of a bank."""
 
 from pathlib import Path
 
@@ -25,60 +25,61 @@ def pictures(scene: Path, seed: int = 0) -> Pictures:
     return Pictures([path.name for path in paths], paths, SIZE, seed)
 
 
-def computed(backbone: Backbone, shown: Pictures, row: int, view: str, number: int) -> torch.Tensor:
-    """The map of a view of a picture, straight from the backbone."""
-    content = content_key(shown.paths[row]).hex()
-    seen = view_of(shown._picture(row), view, 0, number, content)
+def computed(
+    backbone: Backbone, images: Pictures, row: int, view: str, number: int
+) -> torch.Tensor:
+    """The map of a view of an image, computed by the backbone without a cache."""
+    content = content_key(images.paths[row]).hex()
+    image = view_of(images._picture(row), view, 0, number, content)
     with torch.inference_mode():
-        return backbone.lower_maps(seen[None])[0].half().float()
+        return backbone.lower_maps(image[None])[0].half().float()
 
 
-def seen(maps: CachedMaps, view: str, epoch: int) -> torch.Tensor:
-    (found,) = maps.batches([np.arange(6)], (view,), epoch)
-    return found.views[view]
+def cached(maps: CachedMaps, view: str, epoch: int) -> torch.Tensor:
+    (inputs,) = maps.batches([np.arange(6)], (view,), epoch)
+    return inputs.views[view]
 
 
-def test_a_bank_holds_what_the_backbone_makes_of_views(
+def test_a_bank_holds_the_maps_of_all_views(
     backbone: Backbone, scene: Path, tmp_path: Path
 ) -> None:
-    shown = pictures(scene)
-    said: list[str] = []
+    images = pictures(scene)
+    messages: list[str] = []
     bank = Bank(pictures=4, flip=True, strong=2)
-    maps = cached_maps(backbone, "b", shown, tmp_path, bank=bank, told=said.append)
-    assert len(said) == 1
-    assert "12 further views" in said[0]
+    maps = cached_maps(backbone, "b", images, tmp_path, bank=bank, told=messages.append)
+    assert len(messages) == 1
+    assert "12 additional views" in messages[0]
     allowed = {"weak": [("clean", 0), ("flip", 0)], "strong": [("strong", 0), ("strong", 1)]}
-    for view, kinds in allowed.items():
-        drawn = torch.stack([seen(maps, view, epoch) for epoch in range(12)])
+    for view, versions in allowed.items():
+        drawn = torch.stack([cached(maps, view, epoch) for epoch in range(12)])
         for row in range(6):
-            # pictures that are not in the bank are seen as they are
-            those = kinds if row < 4 else [("clean", 0)]
-            wanted = torch.stack([computed(backbone, shown, row, *kind) for kind in those])
-            apart = (drawn[:, None, row] - wanted).abs().amax(dim=(2, 3, 4))
-            nearest = apart.min(dim=1)
-            assert float(nearest.values.max()) < 0.02 * float(wanted.abs().max())
-            assert set(nearest.indices.tolist()) == set(range(len(those)))  # all are drawn
+            # images that are not in the bank have only the clean view
+            choices = versions if row < 4 else [("clean", 0)]
+            expected = torch.stack([computed(backbone, images, row, *choice) for choice in choices])
+            difference = (drawn[:, None, row] - expected).abs().amax(dim=(2, 3, 4))
+            nearest = difference.min(dim=1)
+            assert float(nearest.values.max()) < 0.02 * float(expected.abs().max())
+            assert set(nearest.indices.tolist()) == set(range(len(choices)))  # all are drawn
 
 
-def test_draws_depend_on_seed_epoch_and_name(
-    backbone: Backbone, scene: Path, tmp_path: Path
-) -> None:
+def test_draws_depend_on_seed_epoch_and_id(backbone: Backbone, scene: Path, tmp_path: Path) -> None:
     bank = Bank(pictures=6, flip=True, strong=2)
     one, again, other = (
         cached_maps(backbone, "b", pictures(scene, seed), tmp_path, bank=bank) for seed in (0, 0, 1)
     )
-    epochs = range(6)
-    same = [torch.equal(seen(one, "strong", e), seen(again, "strong", e)) for e in epochs]
-    assert all(same)
-    assert not all(torch.equal(seen(one, "strong", e), seen(other, "strong", e)) for e in epochs)
-    assert not all(torch.equal(seen(one, "strong", e), seen(one, "strong", 0)) for e in epochs)
+    first, repeated, reseeded = (
+        [cached(maps, "strong", epoch) for epoch in range(6)] for maps in (one, again, other)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first, repeated, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first, reseeded, strict=True))
+    assert not all(torch.equal(maps, first[0]) for maps in first)
     (whole,) = one.batches([np.arange(6)], ("strong",), 3)
     (part,) = one.batches([np.array([4, 1])], ("strong",), 3)
     assert torch.equal(part.views["strong"], whole.views["strong"][[4, 1]])
 
 
 def test_a_bank_is_computed_once(backbone: Backbone, scene: Path, tmp_path: Path) -> None:
-    bank, computed = Bank(pictures=6, flip=True, strong=2), []
+    bank, totals = Bank(pictures=6, flip=True, strong=2), []
     for _ in range(2):
         cached_maps(
             backbone,
@@ -86,18 +87,18 @@ def test_a_bank_is_computed_once(backbone: Backbone, scene: Path, tmp_path: Path
             pictures(scene),
             tmp_path,
             bank=bank,
-            progress=lambda done, total: computed.append(total),
+            progress=lambda done, total: totals.append(total),
         )
-    assert computed == [6] * 4  # clean, flip, two strong ones; and nothing the second time
+    assert totals == [6] * 4  # clean, flip and two strong views; nothing the second time
 
 
 def test_without_a_bank_every_view_is_the_clean_one(
     backbone: Backbone, scene: Path, tmp_path: Path
 ) -> None:
     maps = cached_maps(backbone, "b", pictures(scene), tmp_path)
-    (found,) = maps.batches([np.arange(6)], ("clean", "weak", "strong"), 5)
-    assert torch.equal(found.views["weak"], found.views["clean"])
-    assert torch.equal(found.views["strong"], found.views["clean"])
+    (inputs,) = maps.batches([np.arange(6)], ("clean", "weak", "strong"), 5)
+    assert torch.equal(inputs.views["weak"], inputs.views["clean"])
+    assert torch.equal(inputs.views["strong"], inputs.views["clean"])
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
@@ -108,19 +109,19 @@ def test_maps_can_be_transformed(
     plain, pooled = (cached_maps(backbone, "b", pictures(scene), tmp_path, bank=bank) for _ in "ab")
     pooled.apply(lambda maps: maps.mean(dim=(2, 3), keepdim=True), in_memory=in_memory)
     for epoch in range(4):
-        wanted = seen(plain, "weak", epoch).mean(dim=(2, 3), keepdim=True)
-        torch.testing.assert_close(seen(pooled, "weak", epoch), wanted)
+        expected = cached(plain, "weak", epoch).mean(dim=(2, 3), keepdim=True)
+        torch.testing.assert_close(cached(pooled, "weak", epoch), expected)
 
 
-def test_broken_pictures_are_left_out(backbone: Backbone, scene: Path, tmp_path: Path) -> None:
-    shown = pictures(scene)
+def test_broken_images_are_left_out(backbone: Backbone, scene: Path, tmp_path: Path) -> None:
+    images = pictures(scene)
     broken: list[str] = []
     bad = tmp_path / "bad.png"
-    bad.write_bytes(b"no picture")
-    shown.paths = [*shown.paths[:2], bad]
+    bad.write_bytes(b"not an image")
+    images.paths = [*images.paths[:2], bad]
     bank = Bank(pictures=3, flip=True, strong=1)
-    maps = cached_maps(backbone, "b", shown, tmp_path / "c", bank=bank, broken=broken.append)
+    maps = cached_maps(backbone, "b", images, tmp_path / "c", bank=bank, broken=broken.append)
     assert len(broken) == 1
-    (found,) = maps.batches([np.array([2, 1, 0])], ("weak", "strong"), 0)
-    assert found.rows.tolist() == [1, 0]
-    assert len(found.views["strong"]) == 2
+    (inputs,) = maps.batches([np.array([2, 1, 0])], ("weak", "strong"), 0)
+    assert inputs.rows.tolist() == [1, 0]
+    assert len(inputs.views["strong"]) == 2

@@ -1,4 +1,4 @@
-"""Heads against the same things written out by hand."""
+"""Heads equal plain implementations of their formulas."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,16 @@ from partlabel.models import heads
 @given(
     st.integers(0, 1000), st.sampled_from([0.1, 0.5, 0.99, 1, 3, 100]), st.sampled_from([0.1, 2])
 )
-def test_weldon_is_the_mean_of_the_extremes(seed: int, k_max: float, k_min: float) -> None:
+def test_weldon_is_the_mean_of_the_highest_and_lowest_values(
+    seed: int, k_max: float, k_min: float
+) -> None:
     rng = np.random.default_rng(seed)
     maps = rng.normal(size=(2, 3, *rng.integers(1, 8, 2)))
     pooled = heads.weldon_pool(torch.from_numpy(maps), k_max, k_min)
-    places = maps.shape[2] * maps.shape[3]
+    size = maps.shape[2] * maps.shape[3]
 
     def number(k: float) -> int:
-        return max(1, round(k * places)) if k < 1 else int(min(k, places))
+        return max(1, round(k * size)) if k < 1 else int(min(k, size))
 
     for b in range(2):
         for c in range(3):
@@ -31,7 +33,7 @@ def test_weldon_is_the_mean_of_the_extremes(seed: int, k_max: float, k_min: floa
             assert float(pooled[b, c]) == pytest.approx(expected)
 
 
-def test_weldon_takes_twenty_of_fourteen_squared() -> None:
+def test_weldon_pools_twenty_values_of_a_14_x_14_map() -> None:
     maps = torch.zeros(1, 1, 14, 14)
     maps.view(-1)[:20] = 2.0
     assert float(heads.weldon_pool(maps, 0.1, 0.1)) == pytest.approx(1.0)
@@ -48,7 +50,7 @@ def test_weldon_head() -> None:
 
 
 @given(st.integers(0, 1000), st.sampled_from([1, 3, 5, 100]), st.sampled_from([0.0, 0.5, 2.0]))
-def test_saliency_is_the_mean_and_the_highest_places(seed: int, k: int, alpha: float) -> None:
+def test_saliency_adds_the_highest_values_to_the_mean(seed: int, k: int, alpha: float) -> None:
     rng = np.random.default_rng(seed)
     height, width = (int(n) for n in rng.integers(1, 8, 2))
     head = heads.Saliency(4, 3, alpha=alpha, k=k).double()
@@ -75,18 +77,18 @@ def test_saliency_shifts_the_logit(label: int, target: float) -> None:
     logit = heads.Saliency(2, 1, alpha=0.5, k=2).pool(class_maps)
     logit.retain_grad()
     losses.bce(logit, torch.tensor([[label]])).backward()  # type: ignore[no-untyped-call]
-    places = np.sort(class_maps.detach().numpy().ravel())
-    shifted = places.mean() + 0.5 * places[-2:].mean()
+    values = np.sort(class_maps.detach().numpy().ravel())
+    shifted = values.mean() + 0.5 * values[-2:].mean()
     assert logit.grad is not None
     assert float(logit.grad) == pytest.approx(1 / (1 + np.exp(-shifted)) - target)
 
 
 @pytest.mark.parametrize(("alpha", "k"), [(0.5, 5), (0.5, 1), (0.0, 5), (2.0, 50)])
 @pytest.mark.parametrize(("label", "target"), [(1, 1.0), (-1, 0.0)])
-def test_saliency_has_more_gradient_where_a_map_is_high(
+def test_saliency_has_a_larger_gradient_at_the_highest_positions(
     alpha: float, k: int, label: int, target: float
 ) -> None:
-    """Proposition 2: (p_hat - y') times 1/WH, and on the highest places 1/WH + alpha/k."""
+    """Proposition 2: (p_hat - y') times 1/WH, at the highest positions times 1/WH + alpha/k."""
     torch.manual_seed(0)
     class_maps = torch.randn((1, 1, 6, 7), dtype=torch.float64, requires_grad=True)
     logit = heads.Saliency(2, 1, alpha=alpha, k=k).pool(class_maps)
@@ -106,8 +108,8 @@ def test_heat_maps() -> None:
     assert not heat[0, 1].any()
 
 
-def naive(refiner: heads.GraphRefiner, logits: Tensor) -> Tensor:
-    """Every pair of classes on its own."""
+def by_pairs(refiner: heads.GraphRefiner, logits: Tensor) -> Tensor:
+    """Messages computed separately for each pair of classes."""
     classes = logits.shape[1]
     refined = []
     for x in logits:
@@ -119,12 +121,14 @@ def naive(refiner: heads.GraphRefiner, logits: Tensor) -> Tensor:
         else:
             states = [x[v] * refiner.write[v] for v in range(classes)]
         for _ in range(refiner.steps):
-            heard = []
+            received = []
             for v in range(classes):
                 others = [torch.relu(refiner.message(states[u])) for u in range(classes) if u != v]
-                heard.append(torch.stack(others).mean(0) if others else torch.zeros_like(states[v]))
+                received.append(
+                    torch.stack(others).mean(0) if others else torch.zeros_like(states[v])
+                )
             states = [
-                refiner.update(m[None], h[None])[0] for m, h in zip(heard, states, strict=True)
+                refiner.update(m[None], h[None])[0] for m, h in zip(received, states, strict=True)
             ]
         if refiner.read is None:
             refined.append(torch.stack([x[v] + states[v][v] for v in range(classes)]))
@@ -136,16 +140,16 @@ def naive(refiner: heads.GraphRefiner, logits: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("hidden", [None, 3])
 @pytest.mark.parametrize("classes", [1, 2, 6])
-def test_the_graph_is_that_of_all_pairs(classes: int, hidden: int | None) -> None:
+def test_the_graph_refiner_equals_a_loop_over_pairs(classes: int, hidden: int | None) -> None:
     torch.manual_seed(0)
     refiner = heads.GraphRefiner(classes, hidden=hidden)
     logits = torch.randn(3, classes, requires_grad=True)
-    fast, slow = refiner(logits), naive(refiner, logits)
+    fast, slow = refiner(logits), by_pairs(refiner, logits)
     torch.testing.assert_close(fast, slow, rtol=1e-4, atol=1e-5)
     grads = [torch.autograd.grad(out.square().sum(), logits)[0] for out in (fast, slow)]
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
 
 
-def test_no_steps_change_nothing_but_the_state() -> None:
+def test_without_steps_the_initial_state_is_added() -> None:
     logits = torch.randn(2, 4)
     torch.testing.assert_close(heads.GraphRefiner(4, steps=0)(logits), 2 * logits)

@@ -1,4 +1,4 @@
-"""The label decoder against attention written out, and what it promises."""
+"""The label decoder equals a plain implementation of attention, and has its stated properties."""
 
 import numpy as np
 import pytest
@@ -13,19 +13,19 @@ def decoder(features: int = 12, classes: int = 5, **more: int) -> LabelDecoder:
     return LabelDecoder(features, classes, width=8, heads=2, **more).eval()
 
 
-def attention(query: Tensor, places: Tensor, weights: Tensor, biases: Tensor) -> tuple[Tensor, ...]:
-    """Two heads of width 4, one image: what is gathered [q, 8] and the mean weights [q, p]."""
+def attention(query: Tensor, keys: Tensor, weights: Tensor, biases: Tensor) -> tuple[Tensor, ...]:
+    """Two heads of width 4, one image: the outputs [q, 8] and the mean weights [q, p]."""
     q, k, v = (
         x @ w.T + b
-        for x, w, b in zip((query, places, places), weights.chunk(3), biases.chunk(3), strict=True)
+        for x, w, b in zip((query, keys, keys), weights.chunk(3), biases.chunk(3), strict=True)
     )
-    parts, looks = [], []
+    outputs, attention_weights = [], []
     for head in range(2):
-        cut = slice(4 * head, 4 * head + 4)
-        look = torch.softmax(q[:, cut] @ k[:, cut].T / 2.0, dim=1)
-        parts.append(look @ v[:, cut])
-        looks.append(look)
-    return torch.cat(parts, dim=1), torch.stack(looks).mean(dim=0)
+        columns = slice(4 * head, 4 * head + 4)
+        softmax = torch.softmax(q[:, columns] @ k[:, columns].T / 2.0, dim=1)
+        outputs.append(softmax @ v[:, columns])
+        attention_weights.append(softmax)
+    return torch.cat(outputs, dim=1), torch.stack(attention_weights).mean(dim=0)
 
 
 def norm(layer: torch.nn.LayerNorm, x: Tensor) -> Tensor:
@@ -34,33 +34,35 @@ def norm(layer: torch.nn.LayerNorm, x: Tensor) -> Tensor:
     return centred / spread * layer.weight + layer.bias
 
 
-def test_is_what_attention_written_out_gives() -> None:
+def test_equals_a_plain_implementation_of_attention() -> None:
     head = decoder().double()
     maps = torch.randn(1, 12, 3, 2, dtype=torch.float64)
-    places = torch.relu(head.shrink(maps[0].flatten(1).T))
-    inner = head.encoder
+    positions = torch.relu(head.shrink(maps[0].flatten(1).T))
+    encoder = head.encoder
     mixed, _ = attention(
-        places, places, inner.self_attn.in_proj_weight, inner.self_attn.in_proj_bias
+        positions, positions, encoder.self_attn.in_proj_weight, encoder.self_attn.in_proj_bias
     )
-    places = norm(inner.norm1, places + inner.self_attn.out_proj(mixed))
-    places = norm(inner.norm2, places + inner.linear2(torch.relu(inner.linear1(places))))
-    gathered, looks = attention(
-        head.queries, places, head.attend.in_proj_weight, head.attend.in_proj_bias
+    positions = norm(encoder.norm1, positions + encoder.self_attn.out_proj(mixed))
+    positions = norm(
+        encoder.norm2, positions + encoder.linear2(torch.relu(encoder.linear1(positions)))
+    )
+    gathered, weights = attention(
+        head.queries, positions, head.attend.in_proj_weight, head.attend.in_proj_bias
     )
     first, second = head.norms
     assert isinstance(first, torch.nn.LayerNorm)
     assert isinstance(second, torch.nn.LayerNorm)
-    seen = norm(first, head.queries + head.attend.out_proj(gathered))
-    embedded = norm(second, seen + head.think(seen))
+    attended = norm(first, head.queries + head.attend.out_proj(gathered))
+    embedded = norm(second, attended + head.mlp(attended))
     with torch.no_grad():
         torch.testing.assert_close(head.embed(maps)[0], embedded)
-        torch.testing.assert_close(head.class_maps(maps)[0].flatten(1), looks - 1 / 6)
+        torch.testing.assert_close(head.class_maps(maps)[0].flatten(1), weights - 1 / 6)
         logits = torch.stack([embedded[j] @ head.weight[j] + head.bias[j] for j in range(5)])
         torch.testing.assert_close(head(maps)[0], logits)
 
 
-def test_classes_do_not_see_each_other() -> None:
-    """Of which follows that cost is linear in their number."""
+def test_classes_are_independent_of_each_other() -> None:
+    """Therefore the cost is linear in their number."""
     many = decoder(classes=7)
     few = decoder(classes=3)
     state = many.state_dict()
@@ -73,18 +75,18 @@ def test_classes_do_not_see_each_other() -> None:
 
 
 @pytest.mark.parametrize("side", [1, 3, 14])
-def test_any_size_of_map(side: int) -> None:
+def test_maps_can_have_any_size(side: int) -> None:
     head = decoder()
     maps = torch.randn(2, 12, side, side)
     with torch.no_grad():
-        looks = head.class_maps(maps)
+        class_maps = head.class_maps(maps)
         assert head(maps).shape == (2, 5)
-    assert looks.shape == (2, 5, side, side)
-    np.testing.assert_allclose(looks.sum(dim=(2, 3)).numpy(), 0, atol=1e-5)
+    assert class_maps.shape == (2, 5, side, side)
+    np.testing.assert_allclose(class_maps.sum(dim=(2, 3)).numpy(), 0, atol=1e-5)
     assert class_maps_of(head) is not None
 
 
-def test_the_width_suits_the_features() -> None:
+def test_the_width_is_limited_by_the_number_of_features() -> None:
     assert LabelDecoder(1280, 3).queries.shape == (3, 256)
     assert LabelDecoder(50, 3).queries.shape == (3, 48)
     assert LabelDecoder(2, 3).queries.shape == (3, 4)
@@ -94,5 +96,14 @@ def test_the_width_suits_the_features() -> None:
 def test_projected_embeddings_have_unit_length() -> None:
     head = decoder(projection=3)
     with torch.no_grad():
-        sizes = head.project(head.embed(torch.randn(2, 12, 2, 2))).norm(dim=-1)
-    np.testing.assert_allclose(sizes.numpy(), 1, rtol=1e-5)
+        lengths = head.project(head.embed(torch.randn(2, 12, 2, 2))).norm(dim=-1)
+    np.testing.assert_allclose(lengths.numpy(), 1, rtol=1e-5)
+
+
+def test_weights_with_the_old_name_of_the_mlp_are_loaded() -> None:
+    state = decoder().state_dict()
+    old = {name.replace("mlp.", "think."): value for name, value in state.items()}
+    head = LabelDecoder(12, 5, width=8, heads=2)
+    torch.nn.ModuleDict({"head": head}).load_state_dict({f"head.{n}": v for n, v in old.items()})
+    for name, value in head.state_dict().items():
+        assert torch.equal(value, state[name])

@@ -1,4 +1,4 @@
-"""Losses against plain numpy, and at logits where careless formulas overflow."""
+"""Losses equal plain numpy implementations, and are finite for extreme logits."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, Any]:
 
 
 def cross_entropy(logits: Any, labels: Any) -> Any:
-    """Cell by cell: -log p is log(1 + exp(-x)), and -log(1 - p) is log(1 + exp(x))."""
+    """The cost of each cell: -log p is log(1 + exp(-x)), and -log(1 - p) is log(1 + exp(x))."""
     return np.where(labels == 0, 0, np.logaddexp(0, -labels * logits))
 
 
@@ -45,7 +45,7 @@ def test_bce(case: Any) -> None:
     assert torch_loss("bce", logits, labels, normalize="image") == pytest.approx(by_image, abs=1e-9)
 
 
-def p_of(x: float) -> float:
+def sigmoid(x: float) -> float:
     return float(1 / (1 + np.exp(-x)) if x >= 0 else np.exp(x) / (1 + np.exp(x)))
 
 
@@ -58,14 +58,14 @@ def neg(x: float) -> float:
 
 
 def entropy(x: float) -> float:
-    return p_of(x) * pos(x) + p_of(-x) * neg(x)
+    return sigmoid(x) * pos(x) + sigmoid(-x) * neg(x)
 
 
 def shifted(x: float, margin: float) -> float:
-    return max(p_of(x) - margin, 0.0)
+    return max(sigmoid(x) - margin, 0.0)
 
 
-# what a present, an unknown and an absent cell cost, as the papers write it
+# the costs of a present, an unknown and an absent cell, as in the papers
 CELLS: dict[str, tuple[dict[str, float], Callable[..., tuple[float, float, float]]]] = {
     "assume_negative": ({}, lambda x: (pos(x), neg(x), neg(x))),
     "down_weighted": ({"weight": 0.1}, lambda x, weight: (pos(x), weight * neg(x), neg(x))),
@@ -84,15 +84,15 @@ CELLS: dict[str, tuple[dict[str, float], Callable[..., tuple[float, float, float
     "focal": (
         {"gamma": 2.0, "alpha": 0.75},
         lambda x, gamma, alpha: (
-            alpha * p_of(-x) ** gamma * pos(x),
-            (1 - alpha) * p_of(x) ** gamma * neg(x),
-            (1 - alpha) * p_of(x) ** gamma * neg(x),
+            alpha * sigmoid(-x) ** gamma * pos(x),
+            (1 - alpha) * sigmoid(x) ** gamma * neg(x),
+            (1 - alpha) * sigmoid(x) ** gamma * neg(x),
         ),
     ),
     "asymmetric": (
         {"gamma_positive": 0.5, "gamma_negative": 2.0, "margin": 0.2},
         lambda x, gamma_positive, gamma_negative, margin: (
-            p_of(-x) ** gamma_positive * pos(x),
+            sigmoid(-x) ** gamma_positive * pos(x),
             *[shifted(x, margin) ** gamma_negative * -np.log1p(-shifted(x, margin))] * 2,
         ),
     ),
@@ -126,15 +126,15 @@ def test_defaults_are_those_of_the_paper() -> None:
         if name != "asymmetric":
             assert torch_loss(name, logits, labels) == torch_loss(name, logits, labels, **hyper)
     paper = {"gamma_positive": 0.0, "gamma_negative": 2.0, "margin": 0.2}
-    given_all = torch_loss("asymmetric", logits, labels, **paper)
-    assert torch_loss("asymmetric", logits, labels) == given_all
+    with_settings = torch_loss("asymmetric", logits, labels, **paper)
+    assert torch_loss("asymmetric", logits, labels) == with_settings
 
 
 @given(cases(), st.sampled_from([0.0, 1.0, 2.0]))
 def test_asymmetric_without_margin(case: Any, gamma: float) -> None:
     logits, labels = case
     cells = [
-        pos(x) if y == 1 else p_of(x) ** gamma * neg(x)
+        pos(x) if y == 1 else sigmoid(x) ** gamma * neg(x)
         for x, y in zip(logits.flat, labels.flat, strict=True)
     ]
     loss = torch_loss("asymmetric", logits, labels, gamma_negative=gamma, margin=0.0)
@@ -142,9 +142,9 @@ def test_asymmetric_without_margin(case: Any, gamma: float) -> None:
 
 
 def epr(logits: Any, labels: Any, expected: float) -> float:
-    scores = np.vectorize(p_of)(logits)
-    pull = ((scores.sum(axis=1).mean() - expected) / logits.shape[1]) ** 2
-    return float(cross_entropy(logits, labels).mean() + pull)
+    scores = np.vectorize(sigmoid)(logits)
+    penalty = ((scores.sum(axis=1).mean() - expected) / logits.shape[1]) ** 2
+    return float(cross_entropy(logits, labels).mean() + penalty)
 
 
 @given(cases(), st.floats(0.5, 4))
@@ -156,20 +156,21 @@ def test_expected_positive(case: Any, expected: float) -> None:
 @given(cases(), st.floats(0.5, 4), st.integers(0, 100))
 def test_role(case: Any, expected: float, seed: int) -> None:
     logits, labels = case
-    other = np.random.default_rng(seed).normal(0, 3, logits.shape)
-    loss = torch_loss("role", logits, labels, estimates=torch.from_numpy(other), expected=expected)
-    halves = []
-    for mine, theirs in ((logits, other), (other, logits)):
+    estimates = np.random.default_rng(seed).normal(0, 3, logits.shape)
+    tensor = torch.from_numpy(estimates)
+    loss = torch_loss("role", logits, labels, estimates=tensor, expected=expected)
+    costs = []
+    for own, other in ((logits, estimates), (estimates, logits)):
         cross = [
-            p_of(t) * pos(m) + p_of(-t) * neg(m)
-            for m, t in zip(mine.flat, theirs.flat, strict=True)
+            sigmoid(t) * pos(x) + sigmoid(-t) * neg(x)
+            for x, t in zip(own.flat, other.flat, strict=True)
         ]
-        halves.append(epr(mine, labels, expected) + np.mean(cross))
-    assert loss == pytest.approx(np.mean(halves), rel=1e-7, abs=1e-9)
+        costs.append(epr(own, labels, expected) + np.mean(cross))
+    assert loss == pytest.approx(np.mean(costs), rel=1e-7, abs=1e-9)
 
 
 def test_role_stops_the_gradient_between_the_two() -> None:
-    """The classifier's gradient is half of that of its own half, the estimator being a constant."""
+    """The gradient of the classifier is that of half its own cost, with constant targets."""
     torch.manual_seed(0)
     logits, estimates = (torch.randn(3, 4, dtype=torch.float64) for _ in range(2))
     labels = torch.tensor([[1, 0, 0, -1]] * 3)
@@ -189,7 +190,7 @@ def test_role_stops_the_gradient_between_the_two() -> None:
 def test_soft_negative(case: Any, seed: int) -> None:
     logits, labels = case
     soft = np.random.default_rng(seed).random(logits.shape)
-    soft.flat[0] = 0.0  # a score of 0 is a label like any other
+    soft.flat[0] = 0.0  # a score of 0 is a valid target
     cells = [
         s * pos(x) + (1 - s) * neg(x) if y == -1 else 0.0
         for x, y, s in zip(logits.flat, labels.flat, soft.flat, strict=True)
@@ -200,16 +201,16 @@ def test_soft_negative(case: Any, seed: int) -> None:
 
 @given(cases(), st.sampled_from([0.0, 1.0, 2.0]), st.booleans())
 def test_splc(case: Any, gamma: float, correct: bool) -> None:
-    """Cell by cell, as the paper writes it; p is taken of x - 1 where a label is known present."""
+    """The formula of the paper per cell; the margin of 1 applies to labels known to be present."""
     logits, labels = case
     cells = []
     for x, y in zip(logits.flat, labels.flat, strict=True):
         if y == 1:
-            cells.append(p_of(1 - x) ** gamma * pos(x - 1))
-        elif y == 0 and correct and p_of(x) > 0.6:
-            cells.append(p_of(-x) ** gamma * pos(x))
+            cells.append(sigmoid(1 - x) ** gamma * pos(x - 1))
+        elif y == 0 and correct and sigmoid(x) > 0.6:
+            cells.append(sigmoid(-x) ** gamma * pos(x))
         else:
-            cells.append(p_of(x) ** gamma * neg(x))
+            cells.append(sigmoid(x) ** gamma * neg(x))
     loss = torch_loss("splc", logits, labels, gamma=gamma, correct=correct)
     assert loss == pytest.approx(np.mean(cells), rel=1e-7, abs=1e-9)
 
@@ -218,32 +219,32 @@ def test_splc(case: Any, gamma: float, correct: bool) -> None:
 def test_selective(case: Any, ignored: int, seed: int) -> None:
     _, labels = case
     rng = np.random.default_rng(seed)
-    logits = rng.permutation(labels.size).reshape(labels.shape) / 3 - 3  # no two alike
+    logits = rng.permutation(labels.size).reshape(labels.shape) / 3 - 3  # all different
     frequent = rng.random(labels.shape[1]) < 0.3
-    unknown = sorted(map(tuple, np.argwhere(labels == 0)), key=lambda at: -logits[at])
-    left_out = set(unknown[: ignored * len(labels)])
+    unknown = sorted(map(tuple, np.argwhere(labels == 0)), key=lambda cell: -logits[cell])
+    most_likely = set(unknown[: ignored * len(labels)])
     cells = []
-    for at in np.ndindex(labels.shape):
-        x, y = float(logits[at]), labels[at]
+    for cell in np.ndindex(labels.shape):
+        x, y = float(logits[cell]), labels[cell]
         if y == 1:
-            cells.append(p_of(-x) ** 0.5 * pos(x))
+            cells.append(sigmoid(-x) ** 0.5 * pos(x))
         elif y == -1:
-            cells.append(p_of(x) ** 1.5 * neg(x))
+            cells.append(sigmoid(x) ** 1.5 * neg(x))
         else:
-            out = at in left_out or frequent[at[1]]
-            cells.append(0.0 if out else p_of(x) ** 3 * neg(x))
+            is_ignored = cell in most_likely or frequent[cell[1]]
+            cells.append(0.0 if is_ignored else sigmoid(x) ** 3 * neg(x))
     gammas = {"gamma_positive": 0.5, "gamma_negative": 1.5, "gamma_unknown": 3.0}
     prior = torch.from_numpy(np.where(frequent, 0.06, 0.05))
     loss = torch_loss("selective", logits, labels, ignored=ignored, prior=prior, **gammas)
     assert loss == pytest.approx(np.mean(cells), rel=1e-7, abs=1e-9)
 
 
-def test_the_focus_of_selective_is_a_weight() -> None:
-    """On an absent cell the gradient is p^gamma times that of -log(1 - p), which is p."""
+def test_the_focusing_factor_of_selective_gets_no_gradient() -> None:
+    """For an absent cell the gradient is p^gamma times that of -log(1 - p), which is p."""
     logits = torch.tensor([[0.7]], dtype=torch.float64, requires_grad=True)
     losses.selective(logits, torch.tensor([[-1]]), gamma_negative=2.0).backward()  # type: ignore[no-untyped-call]
     assert logits.grad is not None
-    assert float(logits.grad) == pytest.approx(p_of(0.7) ** 3)
+    assert float(logits.grad) == pytest.approx(sigmoid(0.7) ** 3)
 
 
 @given(cases(), st.floats(0, 3), st.integers(0, 100))
@@ -251,11 +252,11 @@ def test_expected_negative(case: Any, expected: float, seed: int) -> None:
     logits, labels = case
     prior = np.random.default_rng(seed).permutation(logits.size).reshape(logits.shape)
     unknown = np.argwhere(labels == 0)
-    likeliest = sorted(map(tuple, unknown), key=lambda at: -prior[at])
+    likeliest = sorted(map(tuple, unknown), key=lambda cell: -prior[cell])
     missing = max(round(len(labels) * expected - (labels == 1).sum()), 0)
     assumed = np.where(labels == 0, -1, labels)
-    for at in likeliest[:missing]:
-        assumed[at] = 0
+    for cell in likeliest[:missing]:
+        assumed[cell] = 0
     loss = torch_loss(
         "expected_negative", logits, labels, prior=torch.from_numpy(prior), expected=expected
     )
@@ -267,46 +268,46 @@ def test_spatial_consistency() -> None:
     maps, teacher = rng.normal(0, 2, (2, 3, 4, 2, 2))
     labels = rng.integers(-1, 2, (3, 4))
     logits = maps.mean(axis=(2, 3))
-    apart = (np.vectorize(p_of)(maps) - np.vectorize(p_of)(teacher)) ** 2
+    difference = (np.vectorize(sigmoid)(maps) - np.vectorize(sigmoid)(teacher)) ** 2
     prior = torch.from_numpy(teacher.mean(axis=(2, 3)))
     negatives = torch_loss("expected_negative", logits, labels, prior=prior, expected=2.0)
-    both = [torch.from_numpy(m).requires_grad_() for m in (maps, teacher)]
+    tensors = [torch.from_numpy(m).requires_grad_() for m in (maps, teacher)]
     loss = losses.spatial_consistency(
         torch.from_numpy(logits),
         torch.from_numpy(labels),
         0.5,
-        maps=both[0],
-        teacher_maps=both[1],
+        maps=tensors[0],
+        teacher_maps=tensors[1],
         expected=2.0,
     )
-    assert float(loss.detach()) == pytest.approx(negatives + 0.5 * apart.mean())
+    assert float(loss.detach()) == pytest.approx(negatives + 0.5 * difference.mean())
     loss.backward()  # type: ignore[no-untyped-call]
-    assert both[0].grad is not None
-    assert both[1].grad is None
+    assert tensors[0].grad is not None
+    assert tensors[1].grad is None
 
 
 GRID = [*np.linspace(-12, 12, 97), -1e4, -100, -30, 30, 100, 1e4]
 
 
 @pytest.mark.parametrize(
-    ("dtype", "digits"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
 )
-def test_gradient_of_entropy_maximization(dtype: torch.dtype, digits: float) -> None:
-    """Equation 5: alpha x p (1 - p) on unknown cells, p - 1 on present ones."""
+def test_gradient_of_entropy_maximization(dtype: torch.dtype, tolerance: float) -> None:
+    """Equation 5: alpha x p (1 - p) for unknown cells, p - 1 for present ones."""
     logits = torch.tensor([GRID], dtype=dtype, requires_grad=True)
     exact = logits.detach().double().numpy()[0]
-    for label, slope in (
-        (0, lambda x: 0.2 * x * p_of(x) * p_of(-x)),
-        (1, lambda x: -p_of(-x)),
-        (-1, p_of),
+    for label, gradient in (
+        (0, lambda x: 0.2 * x * sigmoid(x) * sigmoid(-x)),
+        (1, lambda x: -sigmoid(-x)),
+        (-1, sigmoid),
     ):
         logits.grad = None
         losses.entropy_maximization(logits, torch.full((1, len(GRID)), label), 0.2).backward()  # type: ignore[no-untyped-call]
         assert logits.grad is not None
-        found = logits.grad[0].double().numpy() * len(GRID)
+        computed = logits.grad[0].double().numpy() * len(GRID)
         with np.errstate(over="ignore"):
-            wanted = [slope(float(x)) for x in exact]
-        np.testing.assert_allclose(found, wanted, rtol=digits, atol=1e-12)
+            expected = [gradient(float(x)) for x in exact]
+        np.testing.assert_allclose(computed, expected, rtol=tolerance, atol=1e-12)
 
 
 ALL = [
@@ -330,7 +331,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ALL)
-def test_extreme_logits(name: str, dtype: torch.dtype) -> None:
+def test_losses_and_gradients_of_extreme_logits_are_finite(name: str, dtype: torch.dtype) -> None:
     values = [[1e4, -1e4, 1e4, -1e4, 1e4, -1e4]]
     logits = torch.tensor(values, dtype=dtype, requires_grad=True)
     loss = getattr(losses, name)(logits, torch.tensor([[1, 1, -1, -1, 0, 0]]), **MORE.get(name, {}))
@@ -342,7 +343,7 @@ def test_extreme_logits(name: str, dtype: torch.dtype) -> None:
         assert float(logits.grad[0, 1]) < 0 <= float(logits.grad[0, 2])
 
 
-def test_nothing_known_costs_nothing() -> None:
+def test_the_loss_is_0_if_nothing_is_known() -> None:
     logits = torch.randn(3, 4, requires_grad=True)
     kinds: tuple[losses.Normalize, ...] = ("classes", "batch", "image")
     for normalize in kinds:
@@ -354,15 +355,15 @@ def test_nothing_known_costs_nothing() -> None:
 
 
 def _gradient_in_a_process(rank: int, folder: str) -> None:
-    """The half of a batch that one of two processes sees, its gradient averaged over both."""
+    """Save the gradient of one half of a batch, averaged over two processes."""
     from torch import distributed
 
-    distributed.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=2)
+    distributed.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2)
     logits, labels = _batch_for_processes()
-    mine = logits[2 * rank : 2 * rank + 2].clone().requires_grad_()
-    losses.batch_bce(mine, labels[2 * rank : 2 * rank + 2]).backward()  # type: ignore[no-untyped-call]
-    assert mine.grad is not None
-    torch.save(mine.grad / 2, f"{folder}/{rank}")
+    half = logits[2 * rank : 2 * rank + 2].clone().requires_grad_()
+    losses.batch_bce(half, labels[2 * rank : 2 * rank + 2]).backward()  # type: ignore[no-untyped-call]
+    assert half.grad is not None
+    torch.save(half.grad / 2, f"{folder}/{rank}")
     distributed.destroy_process_group()
 
 
@@ -388,8 +389,8 @@ def test_known_positives() -> None:
 
 
 @given(cases(), st.sampled_from([(-4.45, 5.45, 1.0), (1.0, 0.0, -1.0), (-2.0, 3.0, 2.5)]))
-def test_partial_bce_by_hand(case: Any, g: tuple[float, float, float]) -> None:
-    """Equations 1 and 2, image by image."""
+def test_partial_bce(case: Any, g: tuple[float, float, float]) -> None:
+    """Equations 1 and 2, computed for each image."""
     logits, labels = case
     alpha, beta, gamma = g
     costs = []
@@ -402,19 +403,21 @@ def test_partial_bce_by_hand(case: Any, g: tuple[float, float, float]) -> None:
 
 
 @given(cases(), st.sampled_from([0.5, 1.0, -1.0]), st.sampled_from([2.0, 5.0]))
-def test_partial_bce_is_bce_when_all_is_known(case: Any, gamma: float, value: float) -> None:
+def test_partial_bce_equals_bce_if_all_labels_are_known(
+    case: Any, gamma: float, value: float
+) -> None:
     logits, labels = case
     labels = np.where(labels == 0, 1, labels)
     plain = torch_loss("bce", logits, labels)
     assert torch_loss("partial_bce", logits, labels) == plain
     alpha, beta = losses.partial_weight(value, 0.1, gamma)
-    found = torch_loss("partial_bce", logits, labels, alpha=alpha, beta=beta, gamma=gamma)
-    assert found == pytest.approx(plain, rel=1e-12)
+    weighted = torch_loss("partial_bce", logits, labels, alpha=alpha, beta=beta, gamma=gamma)
+    assert weighted == pytest.approx(plain, rel=1e-12)
     assert alpha * 0.1**gamma + beta == pytest.approx(value)
 
 
 @pytest.mark.parametrize("gamma", [1.0, -1.0])
-def test_partial_bce_of_nothing_known(gamma: float) -> None:
+def test_partial_bce_ignores_images_without_known_labels(gamma: float) -> None:
     logits = torch.randn(2, 3, requires_grad=True)
     loss = losses.partial_bce(logits, torch.tensor([[0, 0, 0], [1, 0, 0]]), 1.0, 0.0, gamma)
     loss.backward()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Backbones: real weights, a cut that changes nothing, and clear errors."""
+"""Backbones: ImageNet weights, splitting into two parts, reduction, and error messages."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ PHOTOS = {
 }
 
 
-def test_known_photos_get_their_imagenet_classes() -> None:
+def test_photos_get_their_imagenet_classes() -> None:
     model = timm.create_model(DEFAULT_BACKBONE)
     load_packaged(model)
     model.eval()
@@ -32,7 +32,7 @@ def test_known_photos_get_their_imagenet_classes() -> None:
             assert int(model(pixels).argmax()) == label
 
 
-def test_the_backbone_has_these_weights_and_this_normalisation() -> None:
+def test_the_backbone_equals_the_timm_network() -> None:
     model = timm.create_model(DEFAULT_BACKBONE)
     load_packaged(model)
     model.eval()
@@ -45,22 +45,22 @@ def test_the_backbone_has_these_weights_and_this_normalisation() -> None:
 
 
 @pytest.mark.parametrize("name", ["tf_efficientnet_lite0", "resnet18", "mobilenetv2_100"])
-def test_the_cut_changes_nothing(name: str) -> None:
+def test_splitting_a_backbone_does_not_change_its_output(name: str) -> None:
     torch.manual_seed(0)
     whole = Backbone(name, "none", "nothing", 64)
     torch.manual_seed(0)
-    cut = Backbone(name, "none", "lower", 64)
+    split = Backbone(name, "none", "lower", 64)
     whole.eval()
-    cut.eval()
+    split.eval()
     pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
-    maps = cut.lower_maps(pixels)
+    maps = split.lower_maps(pixels)
     assert maps.shape[-1] == 4
-    assert torch.allclose(cut(maps), whole(pixels), atol=1e-5)
-    trained = sum(p.numel() for p in cut.parameters() if p.requires_grad)
-    assert 0 < trained < sum(p.numel() for p in cut.parameters())
+    assert torch.allclose(split(maps), whole(pixels), atol=1e-5)
+    trained = sum(p.numel() for p in split.parameters() if p.requires_grad)
+    assert 0 < trained < sum(p.numel() for p in split.parameters())
 
 
-def test_what_is_frozen_stays_as_it_is() -> None:
+def test_frozen_layers_do_not_change() -> None:
     kinds: tuple[Frozen, ...] = ("all", "lower")
     for frozen in kinds:
         backbone = Backbone("test_efficientnet", "none", frozen, 64)
@@ -74,7 +74,7 @@ def test_what_is_frozen_stays_as_it_is() -> None:
         assert all(parameter.grad is None for parameter in backbone.lower.parameters())
 
 
-def test_bad_backbones(tmp_path: Path) -> None:
+def test_errors_for_bad_backbones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean resnet50"):
         Backbone("resnet_50", "none", "nothing", 64)
     with pytest.raises(InputError, match="not a feature map"):
@@ -89,7 +89,7 @@ def test_bad_backbones(tmp_path: Path) -> None:
         Backbone("resnet18", str(tmp_path / "other.pth"), "nothing", 64)
 
 
-def test_weights_from_a_file(tmp_path: Path) -> None:
+def test_weights_are_loaded_from_a_file(tmp_path: Path) -> None:
     model = timm.create_model("test_efficientnet")
     torch.save(model.state_dict(), tmp_path / "w.pth")
     backbone = Backbone("test_efficientnet", str(tmp_path / "w.pth"), "nothing", 64)
@@ -97,7 +97,7 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
     assert torch.equal(weight, model.state_dict()["conv_stem.weight"])
 
 
-def test_pickled_code_in_weights_is_not_run(tmp_path: Path) -> None:
+def test_pickled_code_in_a_weight_file_is_not_run(tmp_path: Path) -> None:
     import pickle
 
     class Evil:
@@ -112,28 +112,28 @@ def test_pickled_code_in_weights_is_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("components", [1, 3, 6])
-def test_reduction_is_that_of_scikit_learn(components: int) -> None:
+def test_reduction_equals_pca_of_scikit_learn(components: int) -> None:
     from sklearn.decomposition import PCA
 
     rng = np.random.default_rng(0)
     maps = rng.normal(size=(20, 6, 3, 2)) * np.arange(1, 7)[:, None, None] + 5
     reduction = Reduction(6, components).double()
     reduction.fit(torch.from_numpy(part) for part in np.array_split(maps, 3))
-    places = maps.transpose(0, 2, 3, 1).reshape(-1, 6)
-    expected = PCA(components).fit(places).transform(places)
-    found = reduction(torch.from_numpy(maps)).numpy().transpose(0, 2, 3, 1).reshape(-1, components)
-    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-9)
+    positions = maps.transpose(0, 2, 3, 1).reshape(-1, 6)
+    expected = PCA(components).fit(positions).transform(positions)
+    reduced = reduction(torch.from_numpy(maps)).numpy().transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(np.abs(reduced.reshape(-1, components)), np.abs(expected), atol=1e-9)
     with pytest.raises(InputError, match="6 channels"):
         Reduction(6, 7)
 
 
-def test_a_reduced_backbone_sees_pictures_as_it_saw_their_maps() -> None:
+def test_a_reduced_backbone_gives_the_same_features_for_images_and_cached_maps() -> None:
     torch.manual_seed(0)
     backbone = Backbone("test_efficientnet", "none", "all", 64, reduce=4)
     assert backbone.channels == 4
-    pictures = torch.randint(0, 255, (8, 3, 64, 64), dtype=torch.uint8)
-    maps = backbone.lower_maps(pictures)
+    images = torch.randint(0, 255, (8, 3, 64, 64), dtype=torch.uint8)
+    maps = backbone.lower_maps(images)
     assert isinstance(backbone.reduction, Reduction)
     backbone.reduction.fit([maps])
-    torch.testing.assert_close(backbone(pictures), backbone(backbone.reduction(maps)))
-    assert not list(backbone.reduction.parameters())  # it is never trained
+    torch.testing.assert_close(backbone(images), backbone(backbone.reduction(maps)))
+    assert not list(backbone.reduction.parameters())  # nothing to train

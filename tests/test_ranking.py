@@ -1,4 +1,4 @@
-"""Ranking and smoothness losses against loops over all pairs."""
+"""Ranking and smoothness losses equal loops over all pairs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from partlabel.learning import losses
 
 
-def each_image(logits: Any, labels: Any, cost: Callable[[Any, Any], float]) -> float:
-    """The mean over images of a cost of the logits of present and absent labels."""
+def mean_over_images(logits: Any, labels: Any, cost: Callable[[Any, Any], float]) -> float:
+    """The mean over images of a cost that is a function of the present and absent logits."""
     total = 0.0
     for x, y in zip(logits, labels, strict=True):
         if (y > 0).any() and (y < 0).any():
@@ -41,25 +41,25 @@ def warp(present: Any, absent: Any) -> float:
 
 @given(seed=st.integers(0, 10**6), images=st.integers(1, 6), classes=st.integers(1, 7))
 @pytest.mark.parametrize("name", ["lsep", "ranknet", "warp"])
-def test_equals_all_pairs(name: str, seed: int, images: int, classes: int) -> None:
+def test_equals_a_loop_over_all_pairs(name: str, seed: int, images: int, classes: int) -> None:
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(images, classes)) * 2
     labels = rng.integers(-1, 2, (images, classes))
     x = torch.from_numpy(logits).requires_grad_()
-    found = getattr(losses, name)(x, torch.from_numpy(labels))
-    assert float(found.detach()) == pytest.approx(each_image(logits, labels, globals()[name]))
-    found.backward()
+    loss = getattr(losses, name)(x, torch.from_numpy(labels))
+    assert float(loss.detach()) == pytest.approx(mean_over_images(logits, labels, globals()[name]))
+    loss.backward()
     assert x.grad is not None
     assert bool(torch.isfinite(x.grad).all())
-    assert not bool(x.grad[torch.from_numpy(labels) == 0].any())  # what is unknown does not matter
+    assert not bool(x.grad[torch.from_numpy(labels) == 0].any())  # unknown labels are ignored
 
 
 @pytest.mark.parametrize("name", ["lsep", "ranknet", "warp"])
-def test_rankings_of_extreme_logits_are_finite(name: str) -> None:
+def test_losses_of_extreme_logits_are_finite(name: str) -> None:
     x = torch.tensor([[1e4, -1e4, 3e4]], requires_grad=True)
-    found = getattr(losses, name)(x, torch.tensor([[1, -1, 1]]))
+    correct = getattr(losses, name)(x, torch.tensor([[1, -1, 1]]))
     wrong = getattr(losses, name)(-x, torch.tensor([[1, -1, 1]]))
-    assert float(found.detach()) == pytest.approx(0, abs=1e-6)
+    assert float(correct.detach()) == pytest.approx(0, abs=1e-6)
     assert np.isfinite(float(wrong.detach()))
     assert float(wrong.detach()) > 1e4
 
@@ -68,12 +68,12 @@ def test_completed_labels() -> None:
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(5, 4)) * 3, rng.integers(-1, 2, (5, 4))
     x = torch.from_numpy(logits).requires_grad_()
-    found = losses.complete(x, torch.from_numpy(labels), 0.25)
+    completed = losses.complete(x, torch.from_numpy(labels), 0.25)
     for cell in np.ndindex(5, 4):
         y = labels[cell] or 2 / (1 + np.exp(-logits[cell])) - 1
-        assert float(found[cell].detach()) == pytest.approx(y if y > 0 else 0.25 * y)
-    (slope,) = torch.autograd.grad(found.sum(), x)
-    assert torch.equal(slope != 0, torch.from_numpy(labels == 0))
+        assert float(completed[cell].detach()) == pytest.approx(y if y > 0 else 0.25 * y)
+    (gradient,) = torch.autograd.grad(completed.sum(), x)
+    assert torch.equal(gradient != 0, torch.from_numpy(labels == 0))
 
 
 def test_smoothness() -> None:

@@ -1,4 +1,4 @@
-"""How to learn from partial labels: losses, methods, pseudo-labels, similarities.
+"""Learning from partial labels: losses, methods, pseudo-labels, similarity of images.
 
 Uses ``base``, ``images``, ``labels``, ``metrics`` and ``models``.
 """

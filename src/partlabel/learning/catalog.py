@@ -1,4 +1,4 @@
-"""What methods there are, and what can be set in each, told in words."""
+"""Descriptions of the methods and their settings, as text."""
 
 import inspect
 import re
@@ -8,37 +8,39 @@ from partlabel.learning.methods import METHODS
 
 
 def summaries() -> list[tuple[str, str]]:
-    """Name and first line of each method, without the marks of its papers."""
-    marks = re.compile(r" \[[\d, ]+\]")
-    return [(name, marks.sub("", _text(name).splitlines()[0])) for name in METHODS]
+    """Name and first line of the description of each method, without citation marks."""
+    citation = re.compile(r" \[[\d, ]+\]")
+    return [(name, citation.sub("", _text(name).splitlines()[0])) for name in METHODS]
 
 
 def description(name: str) -> str:
-    """All about one method: what it does, its settings, and what it changes in the training."""
+    """What a method does, its settings, its defaults for the training, and its papers."""
     method = METHODS[one_of("method", name, METHODS)]
     sections = [_text(name)]
     values = [
-        f"--set {setting}={_shown(parameter.default)}"
+        f"--set {setting}={_format(parameter.default)}"
         for setting, parameter in inspect.signature(method).parameters.items()
     ]
     if values:
-        sections.append("As set by default:\n    " + "\n    ".join(values))
+        sections.append("Default settings:\n    " + "\n    ".join(values))
     if method.defaults:
         changed = "\n    ".join(f"{key} = {value}" for key, value in method.defaults.items())
-        sections.append("Training, unless told otherwise:\n    " + changed)
-    sections += [_cited(name)] if _cited(name) else []
+        sections.append("Default training settings of this method:\n    " + changed)
+    sections += [_references(name)] if _references(name) else []
     return "\n\n".join(sections)
 
 
 def _text(name: str) -> str:
+    """The docstring of a method."""
     return (inspect.getdoc(METHODS[name]) or "").replace("``", "")
 
 
-def _cited(name: str) -> str:
-    """The papers that the text refers to, as its module lists them."""
-    about = inspect.getdoc(inspect.getmodule(METHODS[name])) or ""
-    return about[about.index("[1]") :] if "[1]" in about else ""
+def _references(name: str) -> str:
+    """The list of papers in the docstring of the method's module."""
+    text = inspect.getdoc(inspect.getmodule(METHODS[name])) or ""
+    return text[text.index("[1]") :] if "[1]" in text else ""
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
+    """A default as it would be written on the command line."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

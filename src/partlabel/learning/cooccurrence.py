@@ -1,4 +1,4 @@
-"""Which classes come together: counted on known labels, kept as a sparse graph.
+"""Co-occurrence of classes, counted on known labels and stored as a sparse graph.
 
 [1] Huynh and Elhamifar, Interactive Multi-Label CNN Learning with Partial Labels, CVPR 2020.
 """
@@ -15,36 +15,37 @@ from scipy.sparse.linalg import eigsh
 from partlabel.base.errors import InputError, one_of
 from partlabel.labels import PRESENT, LabelTable
 
-_CHUNK = 1 << 18  # images whose pairs are counted in one go
+_CHUNK = 1 << 18  # images whose pairs are counted at a time, to bound memory
 
 
 @dataclass(frozen=True)
 class LabelGraph:
-    """For each class the classes that it is linked to, itself first, and how strongly.
+    """A sparse graph of classes: each class is linked to itself and to at most k others.
 
     Args:
-        linked: [C, k + 1] classes; a place without a link names the class itself, with weight 0.
-        weights: [C, k + 1] that sum to 1.
+        linked: [C, k + 1] the linked classes, the class itself first. Unused entries repeat the
+            class itself and have weight 0.
+        weights: [C, k + 1] the weight of each link; the weights of a class sum to 1.
     """
 
     linked: NDArray[np.int64]
     weights: NDArray[np.float32]
 
     def strongest(self, number: int) -> list[tuple[int, int, float]]:
-        """The strongest links between different classes: class, linked class, weight."""
+        """The strongest links between different classes, as (class, linked class, weight)."""
         own = self.linked == np.arange(len(self.linked))[:, None]
         weights = np.where(own, 0, self.weights)
         order = np.argsort(-weights, axis=None, kind="stable")[:number]
-        rows, places = np.unravel_index(order, weights.shape)
+        rows, columns = np.unravel_index(order, weights.shape)
         return [
-            (int(j), int(self.linked[j, place]), float(weights[j, place]))
-            for j, place in zip(rows, places, strict=True)
-            if weights[j, place] > 0
+            (int(j), int(self.linked[j, column]), float(weights[j, column]))
+            for j, column in zip(rows, columns, strict=True)
+            if weights[j, column] > 0
         ]
 
 
 def count_pairs(table: LabelTable) -> csr_array:
-    """[C, C] in how many images two classes are both known to be present."""
+    """The number of images in which two classes are both known to be present [C, C]."""
     classes = len(table.classes)
     total: Any = csr_array((classes, classes), dtype=np.int64)
     cells = table.cells
@@ -60,78 +61,93 @@ def count_pairs(table: LabelTable) -> csr_array:
 
 
 def cooccurrence_graph(table: LabelTable, neighbours: int = 50) -> LabelGraph:
-    """Each class linked to those that come with it most often, by how often (k_a of [1]).
+    """Link each class to the classes with which it occurs most often.
 
-    A weight is the share of a class's images in which the other is present too, and 1 for itself;
-    then all weights of a class are divided by their sum. Of equally common classes the first is
-    linked.
+    The weight of a link is the share of the class's images in which the other class is present too;
+    the weight of the class itself is 1. Then the weights of a class are divided by their sum. Ties
+    go to the class that comes first.
+
+    Args:
+        table: labels, of which only those known to be present are used.
+        neighbours: largest number of links per class, k_a in [1].
     """
     counts = count_pairs(table)
     own = counts.diagonal()
     edges = []
     for j in range(len(own)):
-        here = slice(counts.indptr[j], counts.indptr[j + 1])
-        others, number = counts.indices[here], counts.data[here]
-        kept = others != j
-        others, number = others[kept], number[kept]
+        entries = slice(counts.indptr[j], counts.indptr[j + 1])
+        others, number = counts.indices[entries], counts.data[entries]
+        different = others != j
+        others, number = others[different], number[different]
         best = np.lexsort((others, -number))[:neighbours]
         edges += [(j, int(others[b]), float(number[b] / own[j])) for b in best.tolist()]
     return _graph(len(own), edges)
 
 
 def identity_graph(classes: int) -> LabelGraph:
-    """Every class alone."""
+    """A graph without links between different classes."""
     return _graph(classes, [])
 
 
 def given_graph(classes: Sequence[str], edges: Iterable[tuple[str, str, float]]) -> LabelGraph:
-    """Links that someone names: class, linked class, weight relative to the class's own of 1."""
-    place = {name: number for number, name in enumerate(classes)}
-    made: dict[tuple[int, int], float] = {}
+    """A graph with the links that a user gives.
+
+    Args:
+        classes: [C] names.
+        edges: class, linked class, and weight of the link. A class's weight for itself is 1. Then
+            the weights of a class are divided by their sum.
+    """
+    index = {name: number for number, name in enumerate(classes)}
+    links: dict[tuple[int, int], float] = {}
     for name, other, weight in edges:
-        for one in (name, other):
-            one_of("class", one, place)
+        for class_name in (name, other):
+            one_of("class", class_name, index)
         if not (np.isfinite(weight) and weight >= 0):
-            raise InputError(f"the link from '{name}' to '{other}' has weight {weight}")
+            raise InputError(
+                f"the link from '{name}' to '{other}' has weight {weight}; it must be at least 0"
+            )
         if name != other:
-            made[place[name], place[other]] = weight
-    return _graph(len(classes), [(j, other, weight) for (j, other), weight in made.items()])
+            links[index[name], index[other]] = weight
+    return _graph(len(classes), [(j, other, weight) for (j, other), weight in links.items()])
 
 
 def label_vectors(table: LabelTable, width: int) -> NDArray[np.float32]:
-    """[C, width] vectors whose products say which classes come together, in place of words.
+    """Class vectors [C, width] from co-occurrence, to be used in place of word vectors.
 
-    The leading eigenvectors of the matrix of n_ij / sqrt(n_i n_j), in how many images both are
-    known to be present, each times the root of its eigenvalue. Fewer classes than ``width`` leave
-    zeros.
+    The product of two vectors approximates n_ij / sqrt(n_i n_j), where n_ij is the number of images
+    in which both classes are known to be present. The vectors consist of the leading eigenvectors
+    of this matrix, each times the square root of its eigenvalue. With fewer classes than ``width``
+    the remaining columns are 0.
     """
     counts = count_pairs(table)
     scale = 1 / np.sqrt(np.maximum(counts.diagonal(), 1))
     joint = counts.multiply(scale[:, None]).multiply(scale).tocsr()
     number = min(width, joint.shape[0])
     if number >= joint.shape[0]:
-        values, left = np.linalg.eigh(joint.toarray())
+        values, eigenvectors = np.linalg.eigh(joint.toarray())
     else:
-        values, left = eigsh(joint, number, v0=np.ones(joint.shape[0]), rng=0)  # always the same
+        values, eigenvectors = eigsh(
+            joint, number, v0=np.ones(joint.shape[0]), rng=0
+        )  # reproducible
     order = np.argsort(-values)[:number]
-    found = left[:, order] * np.sqrt(np.maximum(values[order], 0))
-    found *= np.where(found.sum(axis=0) < 0, -1, 1)  # a sign is free: the same each time
-    return np.pad(found, ((0, 0), (0, width - number))).astype(np.float32)
+    vectors = eigenvectors[:, order] * np.sqrt(np.maximum(values[order], 0))
+    vectors *= np.where(vectors.sum(axis=0) < 0, -1, 1)  # makes the arbitrary sign reproducible
+    return np.pad(vectors, ((0, 0), (0, width - number))).astype(np.float32)
 
 
 def _graph(classes: int, edges: list[tuple[int, int, float]]) -> LabelGraph:
-    """Links as rows of equal length: the class itself with 1, its edges, padding with 0."""
+    """A graph from edges (class, linked class, weight); see :class:`LabelGraph`."""
     rows = np.array([j for j, _, _ in edges], dtype=np.int64)
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
     degree = np.bincount(rows, minlength=classes)
     starts = np.cumsum(degree) - degree
-    place = np.arange(len(rows)) - starts[rows] + 1
+    columns = np.arange(len(rows)) - starts[rows] + 1
     width = int(degree.max(initial=0)) + 1
     linked = np.repeat(np.arange(classes)[:, None], width, axis=1)
     weights = np.zeros((classes, width))
     weights[:, 0] = 1
-    linked[rows, place] = np.array([other for _, other, _ in edges], dtype=np.int64)[order]
-    weights[rows, place] = np.array([weight for _, _, weight in edges], dtype=np.float64)[order]
+    linked[rows, columns] = np.array([other for _, other, _ in edges], dtype=np.int64)[order]
+    weights[rows, columns] = np.array([weight for _, _, weight in edges], dtype=np.float64)[order]
     weights /= weights.sum(axis=1, keepdims=True)
     return LabelGraph(linked, weights.astype(np.float32))

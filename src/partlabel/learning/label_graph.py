@@ -1,4 +1,4 @@
-"""A label graph whose links are fixed and whose weights are learned."""
+"""A label graph with fixed links and learned weights."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from partlabel.learning.cooccurrence import LabelGraph
 
 
 class LearnedGraph(nn.Module):
-    """k + 1 weights for each of C classes: never a matrix of C x C.
+    """A label graph A with k + 1 weights per class. The matrix [C, C] is never formed.
 
     Args:
-        graph: which classes are linked, and the weights to begin with.
+        graph: the links and the initial weights.
     """
 
     linked: Tensor
@@ -24,47 +24,51 @@ class LearnedGraph(nn.Module):
     def __init__(self, graph: LabelGraph) -> None:
         super().__init__()
         self.register_buffer("linked", torch.from_numpy(graph.linked))
-        self.register_buffer(
-            "first", torch.from_numpy(graph.weights)
-        )  # for reports, and to know it again
+        # the initial weights, for reports and to check that a checkpoint has the same links
+        self.register_buffer("first", torch.from_numpy(graph.weights))
         self.register_buffer("weights", torch.from_numpy(graph.weights).clone())
 
     def spread(self, labels: Tensor) -> Tensor:
-        """[B, C] to [B, C]: A y of each image, the weighted sum over linked classes."""
+        """The product A y of each image [B, C]: weighted sums over linked classes.
+
+        Args:
+            labels: [B, C]
+        """
         weights = self.weights.to(labels.dtype)
         flat = labels.T.contiguous()
         return embedding_bag(self.linked, flat, per_sample_weights=weights, mode="sum").T
 
     @torch.no_grad()
     def learn(self, labels: Tensor, combined: Tensor, rate: float, steps: int) -> None:
-        """Gradient steps on the mean over images of |labels - A combined|^2.
+        """Take gradient steps on the squared distance of ``labels`` to A ``combined``.
 
-        The step of a class is a share of what its squared labels allow, but of one label in full
-        at least: a batch that says next to nothing of a class must not move it far.
+        The step of a class is ``rate`` times the gradient, divided by the sum of the squared labels
+        of its linked classes, but at least by 1. The lower limit keeps the step small if a batch
+        has little information about a class.
 
         Args:
-            labels: [B, C] to be explained.
-            combined: [B, C] the sum of similar images' labels, before it is spread.
-            rate: the share.
-            steps: how many.
+            labels: [B, C] labels to be explained.
+            combined: [B, C] weighted sum of the labels of similar images, before it is spread.
+            rate: step size relative to the longest stable step.
+            steps: number of steps.
         """
         labels, combined = labels.detach(), combined.detach()
         own = self.linked == torch.arange(len(self.linked), device=labels.device)[:, None]
-        own[:, 0] = False  # other places that name the class itself are no links, and stay at 0
-        around = torch.where(own, 0, combined[:, self.linked])  # [B, C, k + 1]
-        length = around.square().sum(dim=(0, 2)).clamp(min=1)
+        own[:, 0] = False  # later entries that repeat the class itself are unused and stay at 0
+        neighbours = torch.where(own, 0, combined[:, self.linked])  # [B, C, k + 1]
+        scale = neighbours.square().sum(dim=(0, 2)).clamp(min=1)
         for _ in range(steps):
-            wrong = self.spread(combined) - labels
-            slope = (wrong[:, :, None] * around).sum(dim=0)
-            self.weights -= (rate * slope / length[:, None]).to(self.weights.dtype)
+            error = self.spread(combined) - labels
+            gradient = (error[:, :, None] * neighbours).sum(dim=0)
+            self.weights -= (rate * gradient / scale[:, None]).to(self.weights.dtype)
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Only what was learned on the same links: a file of them may have changed."""
+        """Check that the saved graph has the same links: the file of links may have changed."""
         for name in ("linked", "first"):
             saved, own = state[prefix + name], getattr(self, name)
             if saved.shape != own.shape or not torch.equal(saved.cpu(), own.cpu()):
                 raise InputError(
-                    "the links between labels are not those that the run was started with: has "
+                    "the links between labels differ from those that the run was started with: has "
                     "their file changed?"
                 )
         super()._load_from_state_dict(state, prefix, *rest)

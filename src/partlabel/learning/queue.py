@@ -1,15 +1,15 @@
-"""What was seen in earlier steps."""
+"""A queue of embeddings of earlier steps."""
 
 import torch
 from torch import Tensor, nn
 
 
 class EmbeddingQueue(nn.Module):
-    """The last so many pairs of embeddings and their class: a ring, saved with the method.
+    """The most recent pairs of embeddings with their classes: a ring buffer, saved with the method.
 
     Args:
-        size: K, how many pairs.
-        width: of an embedding.
+        size: K, number of pairs.
+        width: d, length of an embedding.
     """
 
     pairs: Tensor
@@ -24,18 +24,23 @@ class EmbeddingQueue(nn.Module):
         self.register_buffer("pushed", torch.zeros((), dtype=torch.int64))
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """All embeddings [2 m, d] and their classes [2 m], in no order that means anything."""
-        held = min(int(self.pushed), self.size)
-        return self.pairs[:held].flatten(0, 1), self.classes[:held].repeat_interleave(2)
+        """All embeddings [2 m, d] and their classes [2 m], in no particular order."""
+        filled = min(int(self.pushed), self.size)
+        return self.pairs[:filled].flatten(0, 1), self.classes[:filled].repeat_interleave(2)
 
     @torch.no_grad()
     def push(self, pairs: Tensor, classes: Tensor) -> None:
-        """Add pairs [n, 2, d] and classes [n]; the oldest make room."""
+        """Add pairs; they replace the oldest ones.
+
+        Args:
+            pairs: [n, 2, d]
+            classes: [n]
+        """
         new = min(len(pairs), self.size)
         if not new:
             return
         first = self.pushed + len(pairs) - new
-        at = (first + torch.arange(new, device=first.device)) % self.size
-        self.pairs[at] = pairs[-new:].to(self.pairs.dtype)
-        self.classes[at] = classes[-new:]
+        index = (first + torch.arange(new, device=first.device)) % self.size
+        self.pairs[index] = pairs[-new:].to(self.pairs.dtype)
+        self.classes[index] = classes[-new:]
         self.pushed += len(pairs)

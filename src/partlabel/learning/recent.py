@@ -1,4 +1,4 @@
-"""What was seen in the last steps, whatever it is."""
+"""A buffer of the rows of tensors of the last steps."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class Recent(nn.Module):
-    """The last so many rows of some tensors, saved with the method.
+    """The most recent rows of some named tensors, saved with the method.
 
     Args:
-        size: how many rows.
+        size: number of rows to keep.
     """
 
     def __init__(self, size: int) -> None:
@@ -19,23 +19,23 @@ class Recent(nn.Module):
         self.parts: dict[str, Tensor] = {}
 
     def before(self, **parts: Tensor) -> dict[str, Tensor]:
-        """These rows, with the remembered ones after them."""
+        """The given rows [n, ...] of each tensor, followed by the stored rows [m, ...]."""
         return {
             name: torch.cat([part, self.parts[name].to(part)]) if name in self.parts else part
             for name, part in parts.items()
         }
 
     def push(self, **parts: Tensor) -> None:
-        """Remember rows; the oldest make room."""
+        """Store rows [n, ...] of each tensor; they replace the oldest ones."""
         self.parts = {
             name: part.detach()[: self.size]
             for name, part in self.before(**{n: part.detach() for n, part in parts.items()}).items()
         }
 
     def get_extra_state(self) -> dict[str, Tensor]:
-        """All rows."""
+        """The stored rows, for a checkpoint."""
         return self.parts
 
     def set_extra_state(self, state: Any) -> None:
-        """Go on with these rows."""
+        """Restore the rows of a checkpoint."""
         self.parts = state

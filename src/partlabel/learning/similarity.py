@@ -1,4 +1,4 @@
-"""Which few images explain an image, by labels and features at once.
+"""Find the few images whose labels and features together explain those of an image.
 
 [1] Huynh and Elhamifar, Interactive Multi-Label CNN Learning with Partial Labels, CVPR 2020.
 """
@@ -11,18 +11,17 @@ from torch.nn.functional import pad
 
 from partlabel.base.numerics import widest
 
-_POSITIVE = (
-    1e-6  # share of the product of two lengths from which on a correlation counts as positive
-)
-_RIDGE = 1e-6  # keeps least squares solvable where two images are the same
+_POSITIVE = 1e-6  # positive correlations are above this, relative to the lengths of target and atom
+_RIDGE = 1e-6  # keeps least squares solvable if two images are the same
 
 
 class Neighbours(NamedTuple):
-    """At most k images for each of B, in the order in which they were chosen.
+    """At most k similar images for each of B images, in the order in which they were chosen.
 
     Args:
-        images: [B, k] their numbers, -1 for none.
-        label_coef, feature_coef: [B, k] how much of each is needed, not negative; 0 for none.
+        images: [B, k] index of each similar image, -1 for none.
+        label_coef, feature_coef: [B, k] coefficients of their labels and features; not negative, 0
+            for none.
     """
 
     images: Tensor
@@ -38,18 +37,18 @@ def joint_omp(
     lambda_y: float = 1.0,
     lambda_f: float = 0.5,
 ) -> Neighbours:
-    """Which images of a batch explain each other: :func:`pursue` among themselves.
+    """Explain each image of a batch by other images of the batch; see :func:`pursue`.
 
     Args:
         features: [B, D]
         labels: [B, C] completed labels.
         graph: [C, C] A, dense or sparse: A[j, j'] is the weight of label j' for label j.
-        k: how many images at most.
-        lambda_y, lambda_f: how much labels and features weigh in the choice.
+        k: largest number of similar images.
+        lambda_y, lambda_f: weights of labels and features in the choice.
     """
     spread = (graph @ labels.detach().to(graph.dtype).T).T
-    oneself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    return pursue(labels, features, spread, features, k, lambda_y, lambda_f, oneself)
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    return pursue(labels, features, spread, features, k, lambda_y, lambda_f, itself)
 
 
 def pursue(
@@ -64,14 +63,16 @@ def pursue(
 ) -> Neighbours:
     """Joint non-negative orthogonal matching pursuit, for all images at once (Algorithm 2 of [1]).
 
-    An image's labels and features are both written as sums of those of the same few others. One
-    after another the image is chosen that explains most of what is left of both; the search of an
-    image ends if that one's correlation with either is not positive. After each choice both sets of
-    coefficients are least squares, and what is negative becomes 0. A side of weight 0 neither
-    chooses nor ends. Of equally good images the first is chosen, and one without labels or features
-    (all 0) never.
+    The labels and the features of an image are both written as sums of those of the same few other
+    images. In each step the image is chosen that explains most of the two residuals. The search
+    ends if its correlation with one of the residuals is not positive. After each choice both sets
+    of coefficients are computed by least squares, and negative coefficients are set to 0.
 
-    All that is needed are products between images: apart from these the cost does not depend on
+    If one of the two weights is 0, its residual neither affects the choice nor ends the search.
+    Ties go to the image that comes first. An image whose labels or features are all 0 is never
+    chosen.
+
+    The algorithm uses only products between images. Apart from these, its cost does not depend on
     the number of classes or features.
 
     Args:
@@ -79,9 +80,9 @@ def pursue(
         features: [B, D]
         other_labels: [M, C] labels of the images to choose from, spread over the label graph.
         other_features: [M, D]
-        k: how many images at most.
-        lambda_y, lambda_f: how much labels and features weigh in the choice.
-        barred: [B, M] whom an image may not choose: itself.
+        k: largest number of similar images.
+        lambda_y, lambda_f: weights of labels and features in the choice.
+        barred: [B, M] which images must not be chosen, such as the image itself.
     """
     sides = [
         _Side(target, others, weight, k)
@@ -90,41 +91,48 @@ def pursue(
             (features, other_features, lambda_f),
         )
     ]
-    number, many = len(labels), len(other_labels)
-    free = _eligible(sides, number, barred)
+    number, candidates = len(labels), len(other_labels)
+    eligible = _eligible(sides, number, barred)
     images = torch.zeros(number, 0, dtype=torch.int64, device=labels.device)
-    found = torch.zeros(number, 0, dtype=torch.bool, device=labels.device)
+    valid = torch.zeros(number, 0, dtype=torch.bool, device=labels.device)
     searching = torch.ones(number, dtype=torch.bool, device=labels.device)
-    for place in range(min(k, many)):
-        left = [side.left() for side in sides]
-        gains = [side.gain(rest) for side, rest in zip(sides, left, strict=True)]
-        best = _first_best(torch.where(free, gains[0] + gains[1], -torch.inf))
-        searching = searching & free.gather(1, best[:, None])[:, 0]
-        for side, rest in zip(sides, left, strict=True):
-            searching = searching & side.positive(rest, best)
+    for step in range(min(k, candidates)):
+        residuals = [side.residual() for side in sides]
+        gains = [side.gain(residual) for side, residual in zip(sides, residuals, strict=True)]
+        best = _first_best(torch.where(eligible, gains[0] + gains[1], -torch.inf))
+        searching = searching & eligible.gather(1, best[:, None])[:, 0]
+        for side, residual in zip(sides, residuals, strict=True):
+            searching = searching & side.positive(residual, best)
         images = torch.cat([images, torch.where(searching, best, 0)[:, None]], dim=1)
-        found = torch.cat([found, searching[:, None]], dim=1)
-        free = free.scatter(1, best[:, None], False)
+        valid = torch.cat([valid, searching[:, None]], dim=1)
+        eligible = eligible.scatter(1, best[:, None], False)
         for side in sides:
-            side.choose(place, images[:, -1])
-            side.solve(images, found)
-    empty = (0, k - images.shape[1])
-    index = pad(torch.where(found, images, -1), empty, value=-1)
-    label_coef, feature_coef = (pad(side.shares, empty).to(labels.dtype) for side in sides)
+            side.choose(step, images[:, -1])
+            side.solve(images, valid)
+    padding = (0, k - images.shape[1])
+    index = pad(torch.where(valid, images, -1), padding, value=-1)
+    label_coef, feature_coef = (pad(side.coefficients, padding).to(labels.dtype) for side in sides)
     return Neighbours(index, label_coef, feature_coef)
 
 
 class _Side:
-    """One of the two things to explain: products of targets with atoms, and of atoms."""
+    """The state of the search for labels or for features.
+
+    Args:
+        targets: [B, n] labels or features to explain.
+        atoms: [M, n] labels or features to explain them with.
+        weight: weight in the choice.
+        k: largest number of atoms per target.
+    """
 
     def __init__(self, targets: Tensor, atoms: Tensor, weight: float, k: int) -> None:
         same = targets is atoms
         self.atoms = widest(atoms.detach())
         targets = self.atoms if same else widest(targets.detach())
         self.weight = weight
-        number, many = len(targets), len(atoms)
-        # all products of atoms, unless those with the chosen ones will be fewer
-        self.gram = self.atoms @ self.atoms.T if many <= k * number else None
+        number, candidates = len(targets), len(atoms)
+        # compute all products of atoms now, unless the products with chosen atoms will be fewer
+        self.gram = self.atoms @ self.atoms.T if candidates <= k * number else None
         if self.gram is not None:
             self.squares = self.gram.diagonal()
         else:
@@ -132,58 +140,78 @@ class _Side:
         own = self.squares if same else targets.square().sum(dim=1)
         self.least = _POSITIVE * torch.outer(own.sqrt(), self.squares.sqrt())
         self.products = self.gram if same and self.gram is not None else targets @ self.atoms.T
-        self.shares = self.products.new_zeros(number, 0)
-        self.chosen = self.products.new_zeros(number, min(k, many), many)
+        self.coefficients = self.products.new_zeros(number, 0)
+        # products of the chosen atoms with all atoms
+        self.chosen = self.products.new_zeros(number, min(k, candidates), candidates)
 
-    def left(self) -> Tensor:
-        """[B, M] products of atoms with what the chosen ones leave of the targets."""
-        done = self.shares.shape[1]
-        explained = torch.bmm(self.shares[:, None], self.chosen[:, :done])
+    def residual(self) -> Tensor:
+        """Products [B, M] of all atoms with the residuals of the targets."""
+        done = self.coefficients.shape[1]
+        explained = torch.bmm(self.coefficients[:, None], self.chosen[:, :done])
         return self.products - explained[:, 0]
 
-    def choose(self, place: int, images: Tensor) -> None:
-        """Add an atom for each target [B]: its products with all atoms."""
+    def choose(self, step: int, images: Tensor) -> None:
+        """Store the products of the atoms chosen in a step.
+
+        Args:
+            step: index of the step.
+            images: [B] the atom chosen for each target.
+        """
         new = self.atoms[images] @ self.atoms.T if self.gram is None else self.gram[images]
-        self.chosen[:, place] = new
+        self.chosen[:, step] = new
 
-    def gain(self, left: Tensor) -> Tensor:
-        """[B, M] how much an atom explains of that."""
-        tiny = torch.finfo(left.dtype).tiny
-        return self.weight * left.square() / self.squares.clamp(min=tiny)
+    def gain(self, residual: Tensor) -> Tensor:
+        """How much of the residual each atom explains [B, M], times the weight.
 
-    def positive(self, left: Tensor, best: Tensor) -> Tensor:
-        """[B] whether the best atom points the same way; always, if this side does not count."""
-        at = best[:, None]
-        enough: Tensor = (left.gather(1, at) > self.least.gather(1, at))[:, 0]
+        Args:
+            residual: [B, M] see :meth:`residual`.
+        """
+        tiny = torch.finfo(residual.dtype).tiny
+        return self.weight * residual.square() / self.squares.clamp(min=tiny)
+
+    def positive(self, residual: Tensor, best: Tensor) -> Tensor:
+        """Whether the correlation with the best atom is positive [B]; always True for weight 0.
+
+        Args:
+            residual: [B, M] see :meth:`residual`.
+            best: [B] the best atom of each target.
+        """
+        index = best[:, None]
+        enough: Tensor = (residual.gather(1, index) > self.least.gather(1, index))[:, 0]
         return enough | (self.weight == 0)
 
-    def solve(self, images: Tensor, found: Tensor) -> None:
-        """Least squares over the chosen atoms, then 0 for what is negative."""
-        both = found[:, :, None] & found[:, None, :]
+    def solve(self, images: Tensor, valid: Tensor) -> None:
+        """Compute the coefficients by least squares, and set negative ones to 0.
+
+        Args:
+            images: [B, s] the atoms chosen in all steps so far.
+            valid: [B, s] whether the search had not ended when an atom was chosen.
+        """
+        both = valid[:, :, None] & valid[:, None, :]
         done = images.shape[1]
-        among = self.chosen[:, :done].gather(2, images[:, None, :].expand(-1, done, -1))
-        chosen = torch.where(both, among, 0.0)
-        # where there is none, 1 on the diagonal and 0 to be reached
+        products = self.chosen[:, :done].gather(2, images[:, None, :].expand(-1, done, -1))
+        matrix = torch.where(both, products, 0.0)
+        # an entry that is not valid gets the equation 1 * coefficient = 0
         ridge = _RIDGE * (_RIDGE * self.squares.max()).clamp(min=1) if len(self.squares) else _RIDGE
-        diagonal = torch.where(found, ridge, 1.0)
-        reached = torch.where(found, self.products.gather(1, images), 0.0)
-        solved = torch.linalg.solve(chosen + torch.diag_embed(diagonal), reached)
-        self.shares = solved.clamp(min=0)
+        diagonal = torch.where(valid, ridge, 1.0)
+        right_side = torch.where(valid, self.products.gather(1, images), 0.0)
+        solution = torch.linalg.solve(matrix + torch.diag_embed(diagonal), right_side)
+        self.coefficients = solution.clamp(min=0)
 
 
 def _eligible(sides: list[_Side], number: int, barred: Tensor | None) -> Tensor:
-    """[B, M] who may be chosen: nobody barred, nor an image without labels or features."""
+    """Which images may be chosen [B, M]: neither barred nor without labels or features."""
     squares = sides[0].squares
-    free = torch.ones(number, len(squares), dtype=torch.bool, device=squares.device)
+    eligible = torch.ones(number, len(squares), dtype=torch.bool, device=squares.device)
     if barred is not None:
-        free &= ~barred
+        eligible &= ~barred
     for side in sides:
-        free &= (side.squares > 0) | (side.weight == 0)
-    return free
+        eligible &= (side.squares > 0) | (side.weight == 0)
+    return eligible
 
 
 def _first_best(values: Tensor) -> Tensor:
-    """[B, M] to [B]: the first of the largest, which ``argmax`` does not promise."""
-    numbers = torch.arange(values.shape[1], device=values.device)
+    """The index [B] of the first largest value of each row [B, M]; ``argmax`` may return any."""
+    index = torch.arange(values.shape[1], device=values.device)
     largest = values == values.amax(dim=1, keepdim=True)
-    return torch.where(largest, numbers, values.shape[1] - 1).amin(dim=1)
+    return torch.where(largest, index, values.shape[1] - 1).amin(dim=1)

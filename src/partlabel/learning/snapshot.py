@@ -1,4 +1,4 @@
-"""A model as it was at some moment of the training."""
+"""A frozen copy of a model during training."""
 
 import copy
 from typing import Any
@@ -10,15 +10,15 @@ from partlabel.models import Classifier
 
 
 class Snapshot(nn.Module):
-    """A copy of a model that stays as it is, and comes back after a stop."""
+    """A frozen copy of a model. Its weights are saved with the method and restored on resume."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weights: dict[str, Tensor] = {}
-        self.copies: list[Classifier] = []  # in a list: no part of what is trained or saved
+        self.copies: list[Classifier] = []  # in a list, so that it is no submodule
 
     def take(self, model: Classifier) -> None:
-        """Now; or, after a stop, as it was then."""
+        """Copy the model. After a resume the copy gets the weights of the first call instead."""
         self.weights = self.weights or model.trained_weights()
         frozen = copy.deepcopy(model).eval().requires_grad_(False)
         frozen.load_state_dict(self.weights, strict=False)
@@ -26,14 +26,18 @@ class Snapshot(nn.Module):
 
     @torch.no_grad()
     def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Feature maps and logits of the copy."""
+        """Feature maps [B, D, H, W] and logits [B, C] of the copy.
+
+        Args:
+            inputs: images [B, 3, S, S] (uint8) or cached maps (float).
+        """
         maps = self.copies[0].backbone(inputs)
         return maps, self.copies[0].head(maps)
 
     def get_extra_state(self) -> dict[str, Tensor]:
-        """The weights of that moment."""
+        """The weights of the copy, for a checkpoint."""
         return self.weights
 
     def set_extra_state(self, state: Any) -> None:
-        """Remember the weights of that moment."""
+        """Restore the weights from a checkpoint."""
         self.weights = state

@@ -1,6 +1,6 @@
-"""The networks: backbones, heads, and the two together."""
+"""Networks: backbones, heads, and classifiers that combine the two."""
 
-from partlabel.base import torchvision_shim  # noqa: F401  # before timm, which the next lines import
+from partlabel.base import torchvision_shim  # noqa: F401  # must be imported before timm
 from partlabel.models import heads
 from partlabel.models.backbone import Backbone, Frozen
 from partlabel.models.classifier import Classifier

@@ -1,4 +1,4 @@
-"""A backbone with a head on it."""
+"""A backbone with a head."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,12 +16,12 @@ from partlabel.models.prediction import collect_scores, predict
 
 
 class Classifier(nn.Module):
-    """Pictures to a logit per class.
+    """A network that computes one logit per class of images.
 
     Args:
-        backbone: pictures, or cached maps, to features.
-        head: features to logits.
-        classes: a name per logit.
+        backbone: images or cached maps to feature maps [B, D, H, W].
+        head: feature maps [B, D, H, W] to logits [B, C].
+        classes: [C] names.
     """
 
     def __init__(self, backbone: Backbone, head: nn.Module, classes: Sequence[str]) -> None:
@@ -29,17 +29,17 @@ class Classifier(nn.Module):
         self.backbone, self.head, self.classes = backbone, head, list(classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Pictures in uint8, or cached maps in float, to logits [B, C]."""
+        """Images [B, 3, S, S] (uint8), or cached maps (float), to logits [B, C]."""
         logits: Tensor = self.head(self.backbone(inputs))
         return logits
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device that the model is on."""
         return next(self.parameters()).device
 
     def trained_weights(self) -> dict[str, Tensor]:
-        """A copy of the weights, without those of the frozen part of the backbone."""
+        """A copy of all weights but those of the frozen part of the backbone."""
         parts = {"backbone.upper.": self.backbone.upper, "head.": self.head}
         return {
             prefix + name: value.detach().clone()

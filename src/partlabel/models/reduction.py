@@ -1,4 +1,4 @@
-"""Feature maps with fewer channels: their principal components."""
+"""Reduce the number of channels of feature maps by principal component analysis."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from partlabel.base.errors import InputError
 
 
 class Reduction(nn.Module):
-    """The first principal components of the features at each place; never trained.
+    """The first principal components of the features at each position of a map; never trained.
 
     Args:
         features: D, channels of the feature map.
-        components: how many are left.
+        components: d, number of components to keep.
     """
 
     mean: Tensor
@@ -28,25 +28,31 @@ class Reduction(nn.Module):
 
     @torch.no_grad()
     def fit(self, maps: Iterable[Tensor]) -> None:
-        """Find the components of these maps [B, D, H, W], of all places alike."""
+        """Find the components of the features at all positions.
+
+        Args:
+            maps: batches of feature maps [B, D, H, W].
+        """
         device, features = self.mean.device, len(self.mean)
         total = torch.zeros(features, dtype=torch.float64, device=device)
         products = torch.zeros((features, features), dtype=torch.float64, device=device)
-        places = 0
+        positions = 0
         for part in maps:
             rows = part.to(device).movedim(1, -1).reshape(-1, features)
             total += rows.sum(dim=0)
             products += rows.T @ rows
-            places += len(rows)
-        mean = total / max(places, 1)
-        covariance = products / max(places, 1) - torch.outer(mean, mean)
+            positions += len(rows)
+        mean = total / max(positions, 1)
+        covariance = products / max(positions, 1) - torch.outer(mean, mean)
         _, vectors = torch.linalg.eigh(covariance.cpu())
-        basis = vectors.flip(1).T[: len(self.basis)].to(device)  # the largest first
+        basis = vectors.flip(1).T[: len(self.basis)].to(device)  # the largest eigenvalue first
         largest = basis.gather(1, basis.abs().argmax(dim=1, keepdim=True))
-        self.basis.copy_(basis * largest.sign())  # an eigenvector has no sign of its own
+        self.basis.copy_(
+            basis * largest.sign()
+        )  # makes the arbitrary sign of an eigenvector unique
         self.mean.copy_(mean)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, d, H, W]."""
+        """Feature maps [B, D, H, W] to reduced maps [B, d, H, W]."""
         bias = -(self.basis @ self.mean)
         return nn.functional.conv2d(maps, self.basis[:, :, None, None], bias)

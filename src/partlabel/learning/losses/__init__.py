@@ -1,8 +1,9 @@
-"""Losses on logits and partial labels, as free functions.
+"""Losses on logits and partial labels, as functions.
 
-All take ``logits`` [B, C] and ``labels`` [B, C] in {-1, 0, 1} (absent, unknown, present), and
-return a scalar. They are computed from logits, so they are exact and finite for any logit, also in
-half precision. Unless they say otherwise they are means over all B * C cells.
+Most take ``logits`` [B, C] and ``labels`` [B, C] in {-1, 0, 1} (absent, unknown, present), and
+return a scalar. A cell is one entry of [B, C], and p is the sigmoid of its logit. Losses are means
+over all B * C cells unless their docstring says otherwise. They are computed from logits rather
+than from probabilities, so they are accurate and finite for any logit, also in half precision.
 """
 
 from partlabel.learning.losses.assumed import (

@@ -1,6 +1,6 @@
-"""Losses that take unknown labels for absent, and what softens that.
+"""Losses that treat unknown labels as absent, some with a lower weight or a soft target.
 
-In all of them a label that is *known* to be absent has the loss's own negative term at full weight.
+In all of them a label *known* to be absent has the negative term of the loss at full weight.
 """
 
 import torch
@@ -34,7 +34,7 @@ def down_weighted(logits: Tensor, labels: Tensor, weight: float = 0.1) -> Tensor
     Args:
         logits: [B, C]
         labels: [B, C]
-        weight: of unknown labels; 1 / (C - 1) is "weak assume negative".
+        weight: weight of unknown labels; 1 / (C - 1) is "weak assume negative".
     """
     logits = precise(logits)
     cost = torch.where(labels > 0, cost_of_present(logits), cost_of_absent(logits))
@@ -47,7 +47,7 @@ def label_smoothing(logits: Tensor, labels: Tensor, epsilon: float = 0.1) -> Ten
     Args:
         logits: [B, C]
         labels: [B, C]
-        epsilon: how soft.
+        epsilon: how far the targets are from 1 and 0.
     """
     logits = precise(logits)
     present = (labels > 0).to(logits.dtype)
@@ -60,7 +60,8 @@ def negative_label_smoothing(logits: Tensor, labels: Tensor, epsilon: float = 0.
     Args:
         logits: [B, C]
         labels: [B, C]
-        epsilon: how soft; 0.3 on VOC, 0.1 on COCO, NUS-WIDE and CUB in the EM + APL paper.
+        epsilon: target of unknown labels. EM + APL paper: 0.3 on VOC, 0.1 on COCO, NUS-WIDE and
+            CUB.
     """
     logits = precise(logits)
     targets = (labels > 0).to(logits.dtype) + epsilon * (labels == 0)
@@ -68,17 +69,19 @@ def negative_label_smoothing(logits: Tensor, labels: Tensor, epsilon: float = 0.
 
 
 def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0, alpha: float = 0.75) -> Tensor:
-    """Focal loss: each cell's cost times how wrong it is, to the power of gamma.
+    """Focal loss: the cost of a cell is multiplied by its error to the power of gamma.
+
+    The error is 1 - p for a present label and p for any other. Unknown labels count as absent.
 
     Args:
         logits: [B, C]
         labels: [B, C]
-        gamma: 0 for plain cross-entropy.
-        alpha: weight of present labels, 1 - alpha that of the others.
+        gamma: focusing parameter, 0 for plain cross-entropy.
+        alpha: weight of present labels; all others have weight 1 - alpha.
     """
     logits = precise(logits)
     present, absent = cost_of_present(logits), cost_of_absent(logits)
-    # -log(1 - p) is also the logarithm of how wrong a present label is, but for the sign
+    # e^-absent is 1 - p, the error of a present label; e^-present is p
     hard_present = torch.exp(-gamma * absent) * present
     hard_absent = torch.exp(-gamma * present) * absent
     return mean(torch.where(labels > 0, alpha * hard_present, (1 - alpha) * hard_absent))
@@ -91,13 +94,15 @@ def asymmetric(
     gamma_negative: float = 2.0,
     margin: float = 0.2,
 ) -> Tensor:
-    """Asymmetric loss (ASL): easy negatives count little, those below a margin not at all.
+    """Asymmetric loss (ASL): easy negatives have a low weight, those below a margin none.
+
+    Unknown labels count as absent.
 
     Args:
         logits: [B, C]
         labels: [B, C]
-        gamma_positive, gamma_negative: focusing of present labels and of the others.
-        margin: m; a negative costs as if p were max(p - m, 0).
+        gamma_positive, gamma_negative: focusing parameters of present labels and of all others.
+        margin: m; in the cost of a negative, p is replaced by max(p - m, 0).
     """
     logits = precise(logits)
     absent = cost_of_absent(logits)
@@ -106,9 +111,9 @@ def asymmetric(
         negative = torch.exp(-gamma_negative * cost_of_present(logits)) * absent
     else:
         shifted = torch.sigmoid(logits) - margin
-        over = shifted > 0
-        safe = torch.where(over, shifted, 0.5)  # the power of 0 has no gradient
-        # from 1 - p, which keeps its digits where p is close to 1
+        above = shifted > 0
+        safe = torch.where(above, shifted, 0.5)  # a power of 0 or less may have no finite gradient
+        # computed from 1 - p, which is accurate where p is close to 1
         cost = -torch.log((torch.sigmoid(-logits) + margin).clamp(max=1))
-        negative = torch.where(over, safe**gamma_negative * cost, 0)
+        negative = torch.where(above, safe**gamma_negative * cost, 0)
     return mean(torch.where(labels > 0, positive, negative))

@@ -1,4 +1,4 @@
-"""Cell by cell: what all losses are put together from, exact and finite for any logit."""
+"""Costs of single cells, from which all losses are built; accurate and finite for any logit."""
 
 import torch
 from torch import Tensor, distributed
@@ -6,33 +6,34 @@ from torch.nn.functional import logsigmoid
 
 
 def precise(logits: Tensor) -> Tensor:
-    """Logits in single precision at least: half precision is not for sums of costs."""
+    """Logits in single precision or better: half precision is too coarse to sum up costs."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
 def cost_of_present(logits: Tensor) -> Tensor:
-    """-log p."""
+    """-log p of each cell, the cost of a present label; any shape."""
     return -logsigmoid(logits)
 
 
 def cost_of_absent(logits: Tensor) -> Tensor:
-    """-log(1 - p)."""
+    """-log(1 - p) of each cell, the cost of an absent label; any shape."""
     return -logsigmoid(-logits)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor | float) -> Tensor:
-    """Binary cross-entropy with targets from 0 to 1."""
+    """Binary cross-entropy of each cell, with targets from 0 to 1; any shape."""
     return targets * cost_of_present(logits) + (1 - targets) * cost_of_absent(logits)
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Entropy of a Bernoulli variable, in nats.
+    """Entropy of each cell in nats; any shape.
 
-    Even in the logit, so taken at its absolute value a: log(1 + e^-a) + a / (1 + e^a). Both terms
-    are small where the entropy is, so neither it nor its gradient -x p (1 - p) loses digits there.
+    The entropy is an even function of the logit x, so it is computed from a = |x| as
+    log(1 + e^-a) + a / (1 + e^a). Both terms are small where the entropy is small. So neither the
+    entropy nor its gradient -x p (1 - p) loses accuracy there.
     """
-    size = logits.abs()
-    return cost_of_present(size) + size * torch.sigmoid(-size)
+    magnitude = logits.abs()
+    return cost_of_present(magnitude) + magnitude * torch.sigmoid(-magnitude)
 
 
 def mean(cost: Tensor) -> Tensor:
@@ -41,10 +42,14 @@ def mean(cost: Tensor) -> Tensor:
 
 
 def over_processes(count: Tensor) -> Tensor:
-    """The mean of a count over all processes that train together, at least 1 in total.
+    """The mean of a count over all processes of a distributed training; the total is at least 1.
 
-    Gradients are averaged over processes: a sum divided by this becomes the sum over all processes
-    divided by the count over all processes. Alone it is the count itself.
+    Gradients are averaged over processes. So a sum that each process divides by this value becomes
+    the sum over all processes divided by the count over all processes. With one process the result
+    is the count itself.
+
+    Args:
+        count: a scalar.
     """
     count, processes = count.detach().clone(), 1
     if distributed.is_available() and distributed.is_initialized():
@@ -54,7 +59,13 @@ def over_processes(count: Tensor) -> Tensor:
 
 
 def likeliest(scores: Tensor, labels: Tensor, number: int) -> Tensor:
-    """[B, C] whether a cell is among so many unknown ones of the batch with the largest scores."""
+    """Whether each cell [B, C] is among the unknown cells of the batch with the highest scores.
+
+    Args:
+        scores: [B, C]
+        labels: [B, C]
+        number: how many cells to choose in the whole batch.
+    """
     unknown = labels == 0
     scores = torch.where(unknown, precise(scores.detach()), -torch.inf).flatten()
     chosen = torch.zeros_like(scores, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""One view of a picture teaches another what is not labelled."""
+"""Consistency between two views of an image: one gives pseudo-labels to the other."""
 
 import torch
 from torch import Tensor
@@ -8,12 +8,12 @@ from partlabel.learning.losses.known import bce
 
 
 def confident(logits: Tensor, labels: Tensor, threshold: float = 0.6) -> Tensor:
-    """Labels for unknown cells of which a model is sure, either way; 0 for all others.
+    """Labels for the unknown cells of which a model is confident; 0 for all other cells.
 
     Args:
-        logits: [B, C], which get no gradient.
+        logits: [B, C]; they get no gradient.
         labels: [B, C]
-        threshold: of the probability of the likelier side.
+        threshold: a cell is labelled present if p, or absent if 1 - p, is at least this.
 
     Returns:
         [B, C] in {-1, 0, 1}
@@ -27,18 +27,18 @@ def confident(logits: Tensor, labels: Tensor, threshold: float = 0.6) -> Tensor:
 
 
 def plc(logits: Tensor, labels: Tensor, delta: float = 0.6, *, teacher: Tensor) -> Tensor:
-    """Pseudo-labelling consistency: one view learns what another of the same pictures is sure of.
+    """Pseudo-labelling consistency: one view learns the confident predictions of another view.
 
-    The mean of the cross-entropy over the cells that are learned, 0 if there are none.
+    The mean cross-entropy over the cells with a pseudo-label, 0 if there are none.
 
     Args:
-        logits: [B, C] of the view that learns.
-        labels: [B, C] of which only unknown ones count.
-        delta: how sure, either way; see :func:`confident`.
-        teacher: [B, C] logits of the other view, which get no gradient.
+        logits: [B, C] logits of the view that learns.
+        labels: [B, C]; only unknown cells get a pseudo-label.
+        delta: threshold of a confident prediction; see :func:`confident`.
+        teacher: [B, C] logits of the other view; they get no gradient.
 
-    >>> sure_of_the_first = torch.tensor([[3.0, 0.1]])
-    >>> plc(torch.tensor([[0.0, 9.0]]), torch.zeros(1, 2), teacher=sure_of_the_first)
+    >>> confident_of_the_first = torch.tensor([[3.0, 0.1]])
+    >>> plc(torch.tensor([[0.0, 9.0]]), torch.zeros(1, 2), teacher=confident_of_the_first)
     tensor(0.6931)
     """
     return bce(logits, confident(teacher, labels, delta), "batch")

@@ -17,10 +17,10 @@ def bce(logits: Tensor, labels: Tensor, normalize: Normalize = "classes") -> Ten
     Args:
         logits: [B, C]
         labels: [B, C]
-        normalize: what the sum over known labels is divided by: ``"classes"`` B * C; ``"batch"``
-            the number of known labels in the batch, of all processes that train together;
-            ``"image"`` the number in each image, and then the mean over the batch. Where nothing is
-            known the loss is 0.
+        normalize: what the sum over known labels is divided by. ``"classes"``: B * C.
+            ``"batch"``: the number of known labels in the batch, over all processes of a
+            distributed training. ``"image"``: the number of known labels of each image; then the
+            mean over images is taken. If no label is known the loss is 0.
 
     >>> bce(torch.zeros(1, 2), torch.tensor([[1, 0]]))
     tensor(0.3466)
@@ -37,12 +37,22 @@ def bce(logits: Tensor, labels: Tensor, normalize: Normalize = "classes") -> Ten
 
 
 def batch_bce(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross-entropy on known labels, divided by their number in the batch."""
+    """Binary cross-entropy on known labels, divided by their number in the batch.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+    """
     return bce(logits, labels, normalize="batch")
 
 
 def known_positives(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean of -log p over the labels known to be present: how well a model learns what is sure."""
+    """Mean of -log p over the labels known to be present, to monitor how well they are learned.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+    """
     known = precise(logits)[labels > 0]
     return cost_of_present(known).sum() / max(len(known), 1)
 
@@ -54,16 +64,17 @@ def partial_bce(
     beta: float = 5.45,
     gamma: float = 1.0,
 ) -> Tensor:
-    """Binary cross-entropy on known labels, each image weighted by how much of it is known.
+    """Binary cross-entropy on known labels, each image weighted by its share of known labels.
 
-    The weight is g(q) = alpha q^gamma + beta, q the share of an image's labels that is known; an
-    image of which nothing is known costs nothing. :func:`partial_weight` finds alpha and beta.
+    The weight is g(q) = alpha q^gamma + beta, where q is the share of the image's labels that is
+    known. An image without known labels costs 0. :func:`partial_weight` computes alpha and beta.
 
     Args:
         logits: [B, C]
         labels: [B, C]
-        alpha, beta, gamma: of g. The paper's make g(1) = 1 and g(0.1) = 5; alpha 1, beta 0 and
-            gamma -1 divide by the number of known labels instead of C.
+        alpha, beta, gamma: parameters of g. Those of the paper give g(1) = 1 and g(0.1) = 5. With
+            alpha 1, beta 0 and gamma -1, the sum over an image is divided by its number of known
+            labels instead of C.
 
     >>> partial_bce(torch.zeros(1, 2), torch.tensor([[1, 0]]), alpha=1, beta=0, gamma=-1)
     tensor(0.6931)
@@ -76,13 +87,16 @@ def partial_bce(
 
 
 def partial_weight(value: float, share: float = 0.1, gamma: float = 1.0) -> tuple[float, float]:
-    """Alpha and beta such that g(1) = 1 and g(share) = value, for :func:`partial_bce`.
+    """Alpha and beta of :func:`partial_bce` such that g(1) = 1 and g(share) = value.
 
     >>> alpha, beta = partial_weight(5.0)
     >>> round(alpha, 2), round(beta, 2)
     (-4.44, 5.44)
     """
     if gamma == 0 or not 0 < share < 1:
-        raise InputError(f"gamma = {gamma}, share = {share}: g cannot differ between share and 1")
+        raise InputError(
+            f"gamma = {gamma}, share = {share}: gamma must not be 0, and share must be "
+            "between 0 and 1"
+        )
     alpha = (value - 1) / (share**gamma - 1)
     return alpha, 1 - alpha

@@ -1,4 +1,4 @@
-"""Losses that decide cell by cell, from the scores themselves, what an unknown label counts as."""
+"""Losses that decide by the score of each cell how its unknown label is treated."""
 
 import torch
 from torch import Tensor
@@ -21,18 +21,19 @@ def splc(
     *,
     correct: bool = True,
 ) -> Tensor:
-    """Self-paced loss correction (SPLC): unknown labels count as absent, likely ones as present.
+    """Self-paced loss correction (SPLC): unknown labels count as present if likely, else as absent.
 
-    The cost of a cell is focal, (1 - p)^gamma (-log p) for a present one; labels known to be
-    present are held to p of the logit minus a margin.
+    The cost of a cell is a focal loss: (1 - p)^gamma (-log p) for a present label, and
+    p^gamma (-log(1 - p)) for an absent one. For labels known to be present, p is the sigmoid of the
+    logit minus a margin.
 
     Args:
         logits: [B, C]
         labels: [B, C]
-        threshold: an unknown label with a larger p counts as present.
-        margin: of known present labels, in logits.
-        gamma: of the focus on what is hard, 0 for none.
-        correct: False for unknown labels that all count as absent, as in the first epoch.
+        threshold: an unknown label counts as present if its p is larger.
+        margin: subtracted from the logits of labels known to be present.
+        gamma: focusing parameter, 0 for plain cross-entropy.
+        correct: False to count all unknown labels as absent, as in the first epoch.
 
     >>> splc(torch.zeros(1, 2), torch.tensor([[0, -1]]), gamma=0)
     tensor(0.6931)
@@ -43,7 +44,7 @@ def splc(
     if correct:
         present = present | ((labels == 0) & (torch.sigmoid(logits) > threshold))
     of_present, of_absent = cost_of_present(shifted), cost_of_absent(shifted)
-    # e^-cost is a probability: what is left of it is how wrong the other sign would be
+    # e^-of_absent is 1 - p, the error of a present label; e^-of_present is p
     hard_present = torch.exp(-gamma * of_absent) * of_present
     hard_absent = torch.exp(-gamma * of_present) * of_absent
     return mean(torch.where(present, hard_present, hard_absent))
@@ -60,30 +61,32 @@ def selective(
     *,
     prior: Tensor | None = None,
 ) -> Tensor:
-    """Class-aware selective loss (CSL): an unknown label counts as absent, or not at all.
+    """Class-aware selective loss (CSL): an unknown label counts as absent or is ignored.
 
-    It is left out if it is among the likeliest of the batch, or of a class that is frequent. Costs
-    are focal, (1 - p)^gamma (-log p) for a present label, each kind of label with its own gamma;
-    the first factor is a weight that passes on no gradient.
+    It is ignored if it is among the most likely unknown labels of the batch, or if its class is
+    frequent. The cost of a cell is a focal loss: (1 - p)^gamma (-log p) for a present label, and
+    p^gamma (-log(1 - p)) for any other. Present, absent and unknown labels each have their own
+    gamma. The first factor is a weight and gets no gradient.
 
     Args:
         logits: [B, C]
         labels: [B, C]
         threshold: a class with a larger prior is frequent.
-        ignored: so many unknown labels of the batch per image are left out.
-        gamma_positive, gamma_negative, gamma_unknown: of known and unknown labels.
-        prior: [C] which share of images has a class; None to leave no class out.
+        ignored: the B * ``ignored`` most likely unknown labels of the batch are ignored.
+        gamma_positive, gamma_negative, gamma_unknown: focusing parameters of labels known to be
+            present, labels known to be absent, and unknown labels.
+        prior: [C] share of images in which each class is present; None if no class is frequent.
 
     >>> selective(torch.zeros(1, 2), torch.tensor([[1, 0]]), ignored=0)
     tensor(0.4332)
     """
     logits = precise(logits)
-    out = likeliest(logits, labels, ignored * len(labels))
+    is_ignored = likeliest(logits, labels, ignored * len(labels))
     if prior is not None:
-        out |= (labels == 0) & (prior > threshold)
+        is_ignored |= (labels == 0) & (prior > threshold)
     present, absent = cost_of_present(logits), cost_of_absent(logits)
     gamma = torch.where(labels == 0, gamma_unknown, gamma_negative)
     positive = torch.exp(-gamma_positive * absent.detach()) * present
     negative = torch.exp(-gamma * present.detach()) * absent
     cost = torch.where(labels > 0, positive, negative)
-    return mean(torch.where(out, 0, cost))
+    return mean(torch.where(is_ignored, 0, cost))

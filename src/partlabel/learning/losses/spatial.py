@@ -1,4 +1,4 @@
-"""Expected negatives, and class maps that agree with those of a slower model."""
+"""Expected negatives, and consistency of class maps with those of a teacher."""
 
 import torch
 from torch import Tensor
@@ -8,15 +8,16 @@ from partlabel.learning.losses.known import bce
 
 
 def expected_negative(logits: Tensor, labels: Tensor, *, prior: Tensor, expected: float) -> Tensor:
-    """EN: as assume-negative, but the unknown cells most likely present are left out.
+    """EN: unknown labels count as absent, but those most likely present are ignored.
 
-    As many are left out as present labels are missing in the batch: B * K less the known ones.
+    The number of ignored labels is the number of present labels that are expected to be unknown in
+    the batch: B * K minus the number of labels known to be present.
 
     Args:
         logits: [B, C]
         labels: [B, C]
-        prior: [B, C] how likely each cell is present, such as scores of a slower model.
-        expected: K, present labels per image.
+        prior: [B, C] how likely each cell is present, such as scores of a teacher.
+        expected: K, expected number of present labels per image.
     """
     missing = round(len(labels) * expected - float((labels > 0).sum()))
     assumed = torch.where(labels == 0, -1, labels)
@@ -32,17 +33,19 @@ def spatial_consistency(
     teacher_maps: Tensor,
     expected: float = 1.5,
 ) -> Tensor:
-    """EN + SCL: expected negatives, and the distance of class maps to a slower model's.
+    """EN + SCL: expected negatives, and consistency of class maps with those of a teacher.
+
+    Consistency is the mean squared difference of the probabilities at all positions of the maps.
 
     Args:
         logits: [B, C]
         labels: [B, C]
-        weight: of the distance, the mean of squared differences of probabilities.
-        maps: [B, C, H, W] logits of each class at each place.
-        teacher_maps: [B, C, H, W] those of the slower model for the same views; no gradient.
-        expected: K, present labels per image (1.5: VOC).
+        weight: weight of the consistency.
+        maps: [B, C, H, W] logits of each class at each position.
+        teacher_maps: [B, C, H, W] those of the teacher for the same views; they get no gradient.
+        expected: K, expected number of present labels per image (VOC: 1.5).
     """
-    theirs = precise(teacher_maps.detach())
-    negatives = expected_negative(logits, labels, prior=theirs.mean(dim=(2, 3)), expected=expected)
-    apart = (torch.sigmoid(precise(maps)) - torch.sigmoid(theirs)) ** 2
-    return negatives + weight * mean(apart)
+    teacher = precise(teacher_maps.detach())
+    negatives = expected_negative(logits, labels, prior=teacher.mean(dim=(2, 3)), expected=expected)
+    difference = (torch.sigmoid(precise(maps)) - torch.sigmoid(teacher)) ** 2
+    return negatives + weight * mean(difference)

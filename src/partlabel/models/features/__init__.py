@@ -1,4 +1,4 @@
-"""What a frozen part of a network makes of pictures, computed once and kept on disk."""
+"""Maps of the frozen part of a backbone, computed once per image and cached on disk."""
 
 from partlabel.models.features.maps import Bank, CachedMaps, cache_pixels, cached_maps
 from partlabel.models.features.store import MapStore, content_key, default_cache

@@ -1,4 +1,4 @@
-"""Maps of the frozen part of a backbone, computed once, as batches for a model."""
+"""Batches of cached maps, which replace images as the input of a model."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,18 @@ from partlabel.images.pictures import Pictures
 from partlabel.models import Backbone
 from partlabel.models.features.store import MapStore, content_key, fill, view_key
 
-Places = NDArray[np.int64]
+Records = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Bank:
-    """Which further views of pictures are kept beside the clean one.
+    """Which views of images are cached in addition to the clean one.
 
     Args:
-        pictures: so many of them, the first ones; the others are only seen as they are.
-        flip: a mirrored version of each, so that the weak view is mirrored in half of the cases.
-        strong: how many strong versions of each.
+        pictures: number of images with additional views, counted from the first. All other images
+            have only the clean view.
+        flip: whether to cache a mirrored version. The weak view is then mirrored half of the time.
+        strong: number of strong versions per image.
     """
 
     pictures: int = 0
@@ -36,7 +37,7 @@ class Bank:
     strong: int = 0
 
     def views(self) -> list[tuple[str, str, int]]:
-        """For each set of records the view it serves, the view it is, and its number."""
+        """For each additional version: the view it is drawn for, its kind, and its number."""
         weak = [("weak", "flip", 0)] if self.flip else []
         return weak + [("strong", "strong", number) for number in range(self.strong)]
 
@@ -45,48 +46,53 @@ _NO_BANK = Bank()
 
 
 class CachedMaps:
-    """Cached maps of some pictures, as batches for a model.
+    """Cached maps of n images, as batches for a model.
 
     Args:
         maps: [m, *shape] memory-mapped records in half precision.
-        choices: for each view [n, k] the records of each picture to draw from; -1 if the picture is
-            broken. A view that is not there is the clean one.
-        ids: a name per picture, which draws depend on.
-        seed: of the draws.
+        choices: for each view the records [n, k] of each image to draw from, -1 for a broken image.
+            A view that is missing here is the same as the clean view.
+        ids: [n] names of the images. Random draws depend on them.
+        seed: seed of the draws.
     """
 
     def __init__(
-        self, maps: NDArray[Any], choices: dict[str, Places], ids: Sequence[str], seed: int = 0
+        self, maps: NDArray[Any], choices: dict[str, Records], ids: Sequence[str], seed: int = 0
     ) -> None:
         self.maps, self.choices, self.seed = maps, choices, seed
         self.id_keys = keys(ids)
         self.transform: Callable[[Tensor], Tensor] | None = None
-        self.kept: Tensor | None = None
+        self.transformed: Tensor | None = None
 
     def apply(self, transform: Callable[[Tensor], Tensor], *, in_memory: bool) -> None:
-        """Give out what ``transform`` makes of maps; perhaps computed at once, and kept."""
+        """Apply a function to all maps before a model gets them.
+
+        Args:
+            transform: maps [b, *shape] to model inputs [b, ...].
+            in_memory: whether to transform all maps now and keep the results in memory.
+        """
         self.transform = transform
         if in_memory:
-            used = self._used_places()
+            used = self._used_records()
             parts = [transform(self._read(part)) for part in in_batches(used, 256)]
-            self.kept = torch.cat(parts) if parts else None
-            self.index = np.zeros(len(self.maps) + 1, dtype=np.int64)
-            self.index[used] = np.arange(len(used))
+            self.transformed = torch.cat(parts) if parts else None
+            self.transformed_index = np.zeros(len(self.maps) + 1, dtype=np.int64)
+            self.transformed_index[used] = np.arange(len(used))
 
     @property
     def used(self) -> int:
-        """How many records there are to draw from."""
-        return len(self._used_places())
+        """Number of records to draw from."""
+        return len(self._used_records())
 
-    def _used_places(self) -> Places:
-        every = np.concatenate([places.ravel() for places in self.choices.values()])
-        return np.unique(every[every >= 0])
+    def _used_records(self) -> Records:
+        records = np.concatenate([choices.ravel() for choices in self.choices.values()])
+        return np.unique(records[records >= 0])
 
-    def _read(self, places: Places) -> Tensor:
-        return torch.from_numpy(np.asarray(self.maps[places])).float()
+    def _read(self, records: Records) -> Tensor:
+        return torch.from_numpy(np.asarray(self.maps[records])).float()
 
-    def _draw(self, view: str, rows: Rows, epoch: int) -> Places:
-        """The record of each row that serves as this view in this epoch."""
+    def _draw(self, view: str, rows: Rows, epoch: int) -> Records:
+        """The record [b] of each row [b] for a view in an epoch."""
         choices = self.choices.get(view, self.choices["clean"])[rows]
         if choices.shape[1] == 1:
             return np.asarray(choices[:, 0])
@@ -94,23 +100,23 @@ class CachedMaps:
         column = (draw * choices.shape[1]).astype(np.int64)
         return np.asarray(np.take_along_axis(choices, column[:, None], axis=1)[:, 0])
 
-    def give(self, places: Places) -> Tensor:
-        """What a model sees of these records."""
-        if self.kept is not None:
-            return self.kept[torch.from_numpy(self.index[places])].float()
-        maps = self._read(places)
+    def inputs_of(self, records: Records) -> Tensor:
+        """The model inputs [b, ...] of records [b]."""
+        if self.transformed is not None:
+            return self.transformed[torch.from_numpy(self.transformed_index[records])].float()
+        maps = self._read(records)
         return maps if self.transform is None else self.transform(maps).float()
 
     def batches(
         self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
     ) -> Iterator[Inputs]:
-        """The inputs of these batches of rows."""
+        """The inputs of batches of rows, in this order; broken images are left out."""
         for part in rows:
-            good = part[self.choices["clean"][part, 0] >= 0]
-            found: dict[str, Tensor] = {}
-            for view in views:
-                found[view] = self.give(self._draw(view, good, epoch))
-            yield Inputs(good, found)
+            readable = part[self.choices["clean"][part, 0] >= 0]
+            yield Inputs(
+                readable,
+                {view: self.inputs_of(self._draw(view, readable, epoch)) for view in views},
+            )
 
 
 def cached_maps(
@@ -125,15 +131,18 @@ def cached_maps(
     broken: Callable[[str], object] = lambda message: None,
     told: Callable[[str], object] = lambda message: None,
 ) -> CachedMaps:
-    """The maps of the frozen part of ``backbone`` for all pictures; missing ones are computed.
+    """The maps of the frozen part of a backbone for all images. Missing ones are computed.
 
     Args:
-        name: of the backbone, for people who look into the cache.
-        cache: folder of all stores.
-        bank: which views are kept beside the clean one.
-        progress: is told how many of how many missing maps are computed.
-        broken: is told about each picture that cannot be decoded.
-        told: is told how large a bank becomes, before it is made.
+        backbone: the network whose frozen part is cached.
+        name: name of the backbone. It starts the name of the folder in the cache.
+        pictures: the images.
+        cache: folder that holds the caches of all backbones.
+        bank: views to cache in addition to the clean one.
+        workers: processes that decode images; 0 to decode in this process.
+        progress: called with the number of maps computed so far and the number of missing maps.
+        broken: called with a message for each image that cannot be decoded.
+        told: called with a message that gives the size of the bank, before it is computed.
     """
     device = next(backbone.buffers()).device
     with torch.inference_mode():
@@ -142,28 +151,32 @@ def cached_maps(
     store = MapStore(cache / f"{name}-{_fingerprint(backbone)}", shape)
     backbone.eval()
 
-    def compute(seen: Tensor) -> NDArray[Any]:
+    def compute(images: Tensor) -> NDArray[Any]:
         with torch.inference_mode():
-            return np.asarray(backbone.lower_maps(seen.to(device)).half().cpu().numpy())
+            return np.asarray(backbone.lower_maps(images.to(device)).half().cpu().numpy())
 
     contents = [content_key(path) for path in pictures.paths]
-    how: dict[str, Any] = {"workers": workers, "progress": progress}
-    clean = fill(store, pictures, contents, compute, broken=broken, **how)
+    options: dict[str, Any] = {"workers": workers, "progress": progress}
+    clean = fill(store, pictures, contents, compute, broken=broken, **options)
     choices = {"clean": [clean], "weak": [clean], "strong": []}
     first = contents[: bank.pictures]
-    wanted = {view_key(one, view, number) for _, view, number in bank.views() for one in first}
-    missing = len(wanted - store.places.keys())
+    bank_keys = {
+        view_key(content, view, number) for _, view, number in bank.views() for content in first
+    }
+    missing = len(bank_keys - store.index.keys())
     if missing:
-        size, of_what = missing * store.size, count(missing, "further view", "further views")
-        told(f"computing {of_what} of pictures, {size / 1e6:,.0f} MB in {store.folder}")
+        size, views = missing * store.size, count(missing, "additional view")
+        told(f"computing {views} of images, {size / 1e6:,.0f} MB in {store.folder}")
     names = [content.hex() for content in first]
     varied = Pictures(names, pictures.paths[: bank.pictures], backbone.size, seed=0)
-    for serves, view, number in bank.views():
-        places = clean.copy()  # a picture that is not in the bank is seen as it is
-        places[: len(first)] = fill(store, varied, first, compute, view=view, number=number, **how)
-        choices[serves].append(places)
-    columns = {view: np.stack(each, axis=1) for view, each in choices.items() if each}
-    return CachedMaps(store.maps(), columns, pictures.ids, pictures.seed)
+    for drawn_for, view, number in bank.views():
+        records = clean.copy()  # an image that is not in the bank has only its clean view
+        records[: len(first)] = fill(
+            store, varied, first, compute, view=view, number=number, **options
+        )
+        choices[drawn_for].append(records)
+    stacked = {view: np.stack(each, axis=1) for view, each in choices.items() if each}
+    return CachedMaps(store.maps(), stacked, pictures.ids, pictures.seed)
 
 
 def cache_pixels(
@@ -172,14 +185,21 @@ def cache_pixels(
     workers: int = 0,
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> None:
-    """Decode all pictures into a store on disk, and let ``pictures`` read from there."""
+    """Decode all images into a store on disk, which ``pictures`` reads from then on.
+
+    Args:
+        pictures: the images.
+        cache: folder that holds all stores.
+        workers: processes that decode images; 0 to decode in this process.
+        progress: called with the number of images decoded so far and the number of missing ones.
+    """
     store = MapStore(cache / f"pixels-{pictures.size}", (3, pictures.size, pictures.size), np.uint8)
     contents = [content_key(path) for path in pictures.paths]
     pictures.places = fill(
         store,
         pictures,
         contents,
-        lambda seen: np.asarray(seen.numpy()),
+        lambda images: np.asarray(images.numpy()),
         workers=workers,
         progress=progress,
     )
@@ -187,7 +207,7 @@ def cache_pixels(
 
 
 def _fingerprint(backbone: Backbone) -> str:
-    """A hash of the frozen weights, of where they end, and of the picture size."""
+    """A hash of the frozen weights, of which part is frozen, and of the image size."""
     digest = hashlib.blake2b(f"{backbone.size} {backbone.frozen}".encode(), digest_size=8)
     for name, value in sorted(backbone.lower.state_dict().items()):
         digest.update(name.encode())

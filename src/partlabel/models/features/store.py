@@ -1,9 +1,9 @@
-"""Records of pictures on disk: maps of the frozen part of a backbone, or decoded pixels.
+"""One record per image on disk: maps of the frozen part of a backbone, or decoded pixels.
 
-A store belongs to one backbone, its weights and one picture size. Its records are found by the
-content of the image file, so it does not matter what a file is called or where it lies, and a
-changed file is a new one; and by the view of the picture, if that is not the clean one. Records are
-appended; one that was cut off by a crash is dropped at the next opening.
+A store belongs to one backbone with its weights and to one image size. The key of a record is a
+hash of the content of the image file and, unless it is the clean view, of the view. So the name and
+the folder of a file do not matter, and a changed file is a new image. Records are appended. A
+record that a crash left incomplete is dropped when the store is opened again.
 """
 
 import fcntl
@@ -33,7 +33,10 @@ def default_cache() -> Path:
 
 
 def content_key(path: Path) -> bytes:
-    """A hash of what is in a file; of its name if it cannot be read, which decoding will find."""
+    """A hash of the content of a file.
+
+    If the file cannot be read, its path is hashed. Decoding then reports the error.
+    """
     try:
         content = path.read_bytes()
     except OSError:
@@ -42,19 +45,19 @@ def content_key(path: Path) -> bytes:
 
 
 def view_key(content: bytes, view: str, number: int) -> bytes:
-    """The key of a view of a picture: of the clean one, that of its content."""
+    """The key of a view of an image. For the clean view it is the hash of the content."""
     if view == "clean":
         return content
     return hashlib.blake2b(content + f"{view} {number}".encode(), digest_size=_DIGEST).digest()
 
 
 class MapStore:
-    """Records of one shape and kind, each under a key.
+    """Records of one shape and data type, each with a key.
 
     Args:
-        folder: where ``maps`` and ``keys`` lie; made if it does not exist.
-        shape: of a record, such as [D, H, W].
-        kind: of its numbers: half precision for features, bytes for pixels.
+        folder: folder of the files ``maps`` and ``keys``; created if it does not exist.
+        shape: shape of a record, such as (D, H, W).
+        kind: data type: half precision for features, bytes for pixels.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...], kind: type = np.float16) -> None:
@@ -65,50 +68,51 @@ class MapStore:
             for name in ("maps", "keys"):
                 (folder / name).open("ab").close()
         except OSError as error:
-            raise InputError(f"{folder}: cannot keep features here ({error.strerror})") from error
-        self.places = self._read_places()
+            raise InputError(f"{folder}: cannot store features here ({error.strerror})") from error
+        self.index = self._read_index()
 
-    def _read_places(self) -> dict[bytes, int]:
-        whole = (self.folder / "maps").stat().st_size // self.size
+    def _read_index(self) -> dict[bytes, int]:
+        """The index of each complete record by its key."""
+        complete = (self.folder / "maps").stat().st_size // self.size
         keys = (self.folder / "keys").read_bytes()
-        number = min(len(keys) // _DIGEST, whole)
+        number = min(len(keys) // _DIGEST, complete)
         return {keys[i * _DIGEST : (i + 1) * _DIGEST]: i for i in range(number)}
 
     @contextmanager
     def appending(self) -> Iterator[Callable[[Sequence[bytes], NDArray[Any]], None]]:
-        """Give a function that appends records; one process at a time."""
+        """A context with a function that appends records; only one process can be inside."""
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.places = self._read_places()
+            self.index = self._read_index()
             maps, keys = ((self.folder / name).open("r+b") for name in ("maps", "keys"))
             with maps, keys:
-                maps.truncate(len(self.places) * self.size)
-                keys.truncate(len(self.places) * _DIGEST)
+                maps.truncate(len(self.index) * self.size)
+                keys.truncate(len(self.index) * _DIGEST)
                 maps.seek(0, os.SEEK_END)
                 keys.seek(0, os.SEEK_END)
 
-                def append(new: Sequence[bytes], records: NDArray[Any]) -> None:
+                def append(new_keys: Sequence[bytes], records: NDArray[Any]) -> None:
                     try:
                         maps.write(records.tobytes())
                         maps.flush()
-                        keys.write(b"".join(new))
+                        keys.write(b"".join(new_keys))
                         keys.flush()
                     except OSError as error:
                         why = error.strerror or error
                         raise JobError(
-                            f"{self.folder}: cannot keep more features ({why}); "
+                            f"{self.folder}: cannot store more features ({why}); "
                             "set PARTLABEL_CACHE to a larger disk"
                         ) from error
-                    for one in new:
-                        self.places[one] = len(self.places)
+                    for key in new_keys:
+                        self.index[key] = len(self.index)
 
                 yield append
 
     def maps(self) -> NDArray[Any]:
-        """[n, *shape] all records, memory-mapped."""
-        if not self.places:
+        """All records [m, *shape], memory-mapped."""
+        if not self.index:
             return np.empty((0, *self.shape), dtype=self.kind)
-        shape = (len(self.places), *self.shape)
+        shape = (len(self.index), *self.shape)
         return np.memmap(self.folder / "maps", dtype=self.kind, mode="r", shape=shape)
 
 
@@ -125,42 +129,49 @@ def fill(
     progress: Callable[[int, int], object] = lambda done, total: None,
     broken: Callable[[str], object] = lambda message: None,
 ) -> Rows:
-    """Compute the records that are missing; returns [n] the record of each picture, -1 if none.
+    """Compute the records that are missing.
 
     Args:
-        contents: [n] the key of each picture's content.
-        compute: pictures [B, 3, S, S] to records.
-        view, number: which view; what is random in it depends on content and number alone.
-        progress: is told how many of how many missing records are computed.
-        broken: is told about each picture that cannot be decoded.
+        store: where to add the records.
+        pictures: n images.
+        contents: [n] content hash of each image.
+        compute: images [B, 3, S, S] to records [B, *shape].
+        view, number: which view, and the number that selects one of its random versions.
+        batch: images per batch.
+        workers: processes that decode images; 0 to decode in this process.
+        progress: called with the number of records computed so far and the number missing.
+        broken: called with a message for each image that cannot be decoded.
+
+    Returns:
+        [n] index of the record of each image, -1 for a broken image.
     """
     keys = [view_key(content, view, number) for content in contents]
-    missing = np.array([i for i, one in enumerate(keys) if one not in store.places], dtype=np.int64)
+    missing = np.array([i for i, key in enumerate(keys) if key not in store.index], dtype=np.int64)
     if len(missing):
-        _check_room(store, len(missing))
+        _check_disk_space(store, len(missing))
         done = 0
         with store.appending() as append:
-            missing = np.array([i for i in missing if keys[i] not in store.places], dtype=np.int64)
+            missing = np.array([i for i in missing if keys[i] not in store.index], dtype=np.int64)
             parts = in_batches(missing, batch)
-            for found in pictures.batches(parts, (view,), epoch=number, workers=workers):
-                fresh: dict[bytes, int] = {}  # the same picture may come twice
-                for i, row in enumerate(found.rows):
-                    if keys[row] not in store.places:
-                        fresh.setdefault(keys[row], i)
-                if fresh:
-                    records = compute(found.views[view])[list(fresh.values())]
-                    append(list(fresh), np.ascontiguousarray(records))
-                for message in found.broken.values():
+            for inputs in pictures.batches(parts, (view,), epoch=number, workers=workers):
+                new: dict[bytes, int] = {}  # two files may have the same content
+                for i, row in enumerate(inputs.rows):
+                    if keys[row] not in store.index:
+                        new.setdefault(keys[row], i)
+                if new:
+                    records = compute(inputs.views[view])[list(new.values())]
+                    append(list(new), np.ascontiguousarray(records))
+                for message in inputs.broken.values():
                     broken(message)
-                done += len(found.rows) + len(found.broken)
+                done += len(inputs.rows) + len(inputs.broken)
                 progress(done, len(missing))
-    return np.array([store.places.get(one, -1) for one in keys], dtype=np.int64)
+    return np.array([store.index.get(key, -1) for key in keys], dtype=np.int64)
 
 
-def _check_room(store: MapStore, number: int) -> None:
+def _check_disk_space(store: MapStore, number: int) -> None:
     need, free = number * store.size, shutil.disk_usage(store.folder).free
     if need > free:
         raise JobError(
-            f"{store.folder}: the features of {count(number, 'picture')} need {need / 1e9:.1f} GB, "
+            f"{store.folder}: the features of {count(number, 'image')} need {need / 1e9:.1f} GB, "
             f"but {free / 1e9:.1f} GB are free; set PARTLABEL_CACHE to a larger disk"
         )

@@ -1,4 +1,4 @@
-"""Heads: feature maps [B, D, H, W] to logits [B, C]; and refiners, logits to logits."""
+"""Heads map feature maps [B, D, H, W] to logits [B, C]; refiners map logits to logits."""
 
 from torch import nn
 
@@ -36,4 +36,4 @@ HEADS: dict[str, type[nn.Module]] = {
     "saliency": Saliency,
     "decoder": LabelDecoder,
 }
-"""Those that any method can train which has no head of its own."""
+"""The heads that can be chosen for a method that has no head of its own."""

@@ -1,4 +1,4 @@
-"""Heads that score every class at every place of the feature map, and pool that."""
+"""Heads that compute a score of each class at each position of the feature map, and pool these."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from partlabel.models.heads.graph import Refined
 
 
 class MapHead(nn.Module, ABC):
-    """A layer that gives a map for each class; subclasses say how a map becomes a logit.
+    """A layer that computes one map per class. Subclasses define how a map becomes a logit.
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        dropout: share of the numbers of a feature map that are left out in training.
+        dropout: probability that a number of the feature map is set to 0 in training.
     """
 
     needs_maps = True
@@ -26,25 +26,26 @@ class MapHead(nn.Module, ABC):
         self.classifier = nn.Conv2d(features, classes, kernel_size=1)
 
     def class_maps(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C, H, W]: the scores of each place."""
+        """Feature maps [B, D, H, W] to class maps [B, C, H, W], the scores at each position."""
         scores: Tensor = self.classifier(self.dropout(maps))
         return scores
 
     @abstractmethod
     def pool(self, class_maps: Tensor) -> Tensor:
-        """[B, C, H, W] to [B, C]."""
+        """Class maps [B, C, H, W] to logits [B, C]."""
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C]."""
+        """Feature maps [B, D, H, W] to logits [B, C]."""
         return self.pool(self.class_maps(maps))
 
 
 def class_maps_of(head: nn.Module) -> Callable[[Tensor], Tensor] | None:
-    """How a head, or the one that it refines, scores each place; None if it does not.
+    """The function by which a head computes class maps, or None if it has none.
 
-    What is found maps features [B, D, H, W] to scores [B, C, H, W].
+    For a refined head this is the function of the head inside. It maps feature maps [B, D, H, W] to
+    class maps [B, C, H, W].
     """
     while isinstance(head, Refined):
         head = head.head
-    found: Callable[[Tensor], Tensor] | None = getattr(head, "class_maps", None)
-    return found
+    class_maps: Callable[[Tensor], Tensor] | None = getattr(head, "class_maps", None)
+    return class_maps

@@ -1,4 +1,4 @@
-"""A graph network over classes that refines their logits.
+"""A graph neural network over classes that refines their logits.
 
 [1] Durand et al., Learning a Deep ConvNet for Multi-label Classification with Partial Labels,
     CVPR 2019.
@@ -9,21 +9,23 @@ from torch import Tensor, nn
 
 
 class GraphRefiner(nn.Module):
-    """Classes exchange messages about their logits, all with all, and correct them [1].
+    """Message passing on the complete graph of classes; the result is added to the logits [1].
 
-    The state of class v begins with its logit at place v and zeros elsewhere. In each step every
-    class hears the mean of ReLU(FC(state)) over the *other* classes, and a GRU updates its state.
-    The new logit is the old one plus what stands at place v in the end.
+    The initial state of class v is a vector of length C with its logit at index v and zeros
+    elsewhere. In each step every class receives the mean of ReLU(FC(state)) over the *other*
+    classes, and a GRU updates its state. The refined logit is the logit plus entry v of the final
+    state.
 
-    All classes hear the same sum but for their own part, so a step costs one layer for each class,
-    not one for each pair.
+    The messages to all classes are computed from one sum, minus the class's own part. So a step
+    applies FC once per class, not once per pair of classes.
 
     Args:
-        classes: C.
-        steps: how often messages are exchanged. Paper: 3.
-        hidden: length of a state if not C, for many classes: the state of v then begins as its
-            logit times a learned vector, and another one reads it out.
-        dropout: share of the numbers of messages that are left out in training.
+        classes: C, number of logits.
+        steps: number of message passing steps. Paper: 3.
+        hidden: length of a state, for many classes; None for C. The initial state of a class is
+            then its logit times a learned vector, and the product of the final state with another
+            learned vector is added to the logit.
+        dropout: probability that a number of a message is set to 0 in training.
     """
 
     def __init__(
@@ -41,33 +43,36 @@ class GraphRefiner(nn.Module):
             self.read = nn.Parameter(torch.randn(classes, hidden) / hidden**0.5)
 
     def forward(self, logits: Tensor) -> Tensor:
-        """[B, C] to [B, C]."""
+        """Logits [B, C] to refined logits [B, C]."""
         batch, classes = logits.shape
         state = torch.diag_embed(logits) if self.write is None else logits[..., None] * self.write
         for step in range(self.steps):
-            said = self.dropout(torch.relu(self._say(logits, state, first=step == 0)))
-            # all but oneself; a class alone hears nothing
-            heard = (said.sum(dim=1, keepdim=True) - said) / max(classes - 1, 1)
-            flat = self.update(heard.flatten(0, 1), state.flatten(0, 1))
+            sent = self.dropout(torch.relu(self._messages(logits, state, first=step == 0)))
+            # the mean over all other classes; 0 if there is only one class
+            received = (sent.sum(dim=1, keepdim=True) - sent) / max(classes - 1, 1)
+            flat = self.update(received.flatten(0, 1), state.flatten(0, 1))
             state = flat.view(batch, classes, -1)
         if self.read is None:
             return logits + torch.diagonal(state, dim1=1, dim2=2)
         return logits + (state * self.read).sum(dim=2)
 
-    def _say(self, logits: Tensor, state: Tensor, *, first: bool) -> Tensor:
-        """FC(state) [B, C, size]; at first a state has one number, so it needs no product."""
+    def _messages(self, logits: Tensor, state: Tensor, *, first: bool) -> Tensor:
+        """FC(state) [B, C, size] of states [B, C, size].
+
+        The initial state has a single entry that is not 0, so no matrix product is needed.
+        """
         if first and self.write is None:
             return logits[..., None] * self.message.weight.t() + self.message.bias
-        said: Tensor = self.message(state)
-        return said
+        messages: Tensor = self.message(state)
+        return messages
 
 
 class Refined(nn.Module):
-    """A head whose logits are refined.
+    """A head followed by a refiner.
 
     Args:
-        head: maps to logits.
-        refiner: logits to logits.
+        head: feature maps [B, D, H, W] to logits [B, C].
+        refiner: logits [B, C] to logits [B, C].
     """
 
     def __init__(self, head: nn.Module, refiner: nn.Module) -> None:
@@ -76,10 +81,10 @@ class Refined(nn.Module):
 
     @property
     def needs_maps(self) -> bool:
-        """As the head does."""
+        """Whether the head needs maps; see :class:`Linear`."""
         return bool(getattr(self.head, "needs_maps", True))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C]."""
+        """Feature maps [B, D, H, W] to logits [B, C]."""
         logits: Tensor = self.refiner(self.head(maps))
         return logits

@@ -1,4 +1,4 @@
-"""The plainest head: the mean of the map, then a linear layer."""
+"""Global average pooling and a linear layer."""
 
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
@@ -7,13 +7,14 @@ from partlabel.base.ranges import Dropout
 
 
 class Linear(nn.Module):
-    """The mean of the map, then a linear layer.
+    """Global average pooling, then a linear layer.
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        dropout: share of the means that are left out in training.
-        needs_maps: False if only the mean of a map matters, so that a cache may keep just that.
+        dropout: probability that a pooled feature is set to 0 in training.
+        needs_maps: whether the head must get whole maps. If False, a cache may store the mean of
+            each map instead.
 
     >>> import torch
     >>> Linear(8, 3)(torch.zeros(2, 8, 7, 7)).shape
@@ -29,13 +30,13 @@ class Linear(nn.Module):
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C]."""
+        """Feature maps [B, D, H, W] to logits [B, C]."""
         logits: Tensor = self.classifier(self.dropout(maps.mean(dim=(2, 3))))
         return logits
 
     def class_maps(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C, H, W]: the logits of each place.
+        """Feature maps [B, D, H, W] to the logits at each position [B, C, H, W].
 
-        Their mean is what :meth:`forward` gives without dropout.
+        Their mean over positions is the result of :meth:`forward` without dropout.
         """
         return conv2d(maps, self.classifier.weight[:, :, None, None], self.classifier.bias)

@@ -1,4 +1,4 @@
-"""Labels are told one after another, each with those before it in mind.
+"""Labels are predicted one after another, each one given those before it.
 
 [1] Wang et al., CNN-RNN: A Unified Framework for Multi-label Image Classification, CVPR 2016.
 """
@@ -10,14 +10,18 @@ from partlabel.base.ranges import Size
 
 
 class RecurrentDecoder(nn.Module):
-    """An LSTM over the labels told so far; image and state are compared with labels' vectors [1].
+    """An LSTM over the labels predicted so far [1].
+
+    The logit of the next label is the product of the label's vector with a projection of the image
+    features and the LSTM state. Labels are called words; one further word marks the beginning and
+    the end of a sequence.
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        width: of the vectors of labels. Paper: 64.
-        hidden: of the state. Paper: 512.
-        steps: how many labels are told at most when it is asked for scores.
+        width: width of label vectors. Paper: 64.
+        hidden: width of the LSTM state. Paper: 512.
+        steps: largest number of labels predicted per image in :meth:`forward`.
     """
 
     needs_maps = False
@@ -27,51 +31,62 @@ class RecurrentDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.classes, self.steps = classes, steps
-        self.words = nn.Embedding(classes + 1, width)  # the last one begins and ends
+        self.words = nn.Embedding(
+            classes + 1, width
+        )  # the last one is the word for beginning and end
         self.cell = nn.LSTMCell(width, hidden)
         self.from_state, self.from_image = nn.Linear(hidden, width), nn.Linear(features, width)
 
     def tell(self, maps: Tensor, words: Tensor) -> Tensor:
-        """Logits of the next word after each of words [B, T]: [B, T, C + 1]."""
-        means, state, said = maps.mean(dim=(2, 3)), None, []
+        """Logits of the word that follows each word of a sequence [B, T, C + 1].
+
+        Args:
+            maps: [B, D, H, W]
+            words: [B, T] labels of each image in their order, after the word for the beginning.
+        """
+        means, state, logits = maps.mean(dim=(2, 3)), None, []
         for word in words.unbind(dim=1):
             state = self.cell(self.words(word), state)
-            said.append(self._next(means, state[0]))
-        return torch.stack(said, dim=1)
+            logits.append(self._next(means, state[0]))
+        return torch.stack(logits, dim=1)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C]: of the largest chance that a class has in any step.
+        """Feature maps [B, D, H, W] to logits [B, C].
 
-        In each step the likeliest word is told, and none twice; after the end nothing is.
+        In each step the most likely word is predicted, no word twice, until the word for the end.
+        The logit of a class is that of its largest probability in any step.
         """
         means, state = maps.mean(dim=(2, 3)), None
         word = torch.full((len(maps),), self.classes, device=maps.device)
-        over = torch.zeros(len(maps), dtype=torch.bool, device=maps.device)
-        told = torch.zeros(len(maps), self.classes + 1, dtype=torch.bool, device=maps.device)
+        ended = torch.zeros(len(maps), dtype=torch.bool, device=maps.device)
+        used = torch.zeros(len(maps), self.classes + 1, dtype=torch.bool, device=maps.device)
         best = torch.full((len(maps), self.classes), -torch.inf, device=maps.device)
         for _ in range(min(self.steps, self.classes)):
             state = self.cell(self.words(word), state)
-            logits = self._next(means, state[0]).masked_fill(told, -torch.inf)
-            odds = _log_odds(logits)[:, : self.classes]
-            best = torch.where(over[:, None], best, torch.maximum(best, odds))
+            logits = self._next(means, state[0]).masked_fill(used, -torch.inf)
+            log_odds = _log_odds(logits)[:, : self.classes]
+            best = torch.where(ended[:, None], best, torch.maximum(best, log_odds))
             word = logits.argmax(dim=1)
-            over |= word == self.classes
-            told = told.scatter(1, word[:, None], True)
+            ended |= word == self.classes
+            used = used.scatter(1, word[:, None], True)
         return best.clamp(-30, 30)
 
     def _next(self, means: Tensor, hidden: Tensor) -> Tensor:
+        """Logits of the next word [B, C + 1] from pooled features [B, D] and states [B, hidden]."""
         joined = torch.relu(self.from_state(hidden) + self.from_image(means))
         return (joined @ self.words.weight.T).float()
 
 
 def _log_odds(logits: Tensor) -> Tensor:
-    """[B, n] to log p - log(1 - p) of a softmax: a logit, less the log of all others' sum.
+    """log p - log(1 - p) [B, n] of the softmax p of logits [B, n].
 
-    Taken from the sum of all, that is exact but for the largest, which has a sum of its own.
+    This is a logit minus the log of the sum of the exponentials of all others. That sum is computed
+    as the sum over all minus one term. For the largest logit the subtraction would cancel, so its
+    sum is computed separately.
     """
-    every = logits.logsumexp(dim=1, keepdim=True)
+    total = logits.logsumexp(dim=1, keepdim=True)
     largest = logits.argmax(dim=1, keepdim=True)
-    others = logits.scatter(1, largest, -torch.inf).logsumexp(dim=1, keepdim=True)
-    chance = (logits - every).scatter(1, largest, -1.0)  # of the largest it is not needed
-    rest = (every + torch.log1p(-torch.exp(chance))).scatter(1, largest, others)
-    return logits - rest
+    others_of_largest = logits.scatter(1, largest, -torch.inf).logsumexp(dim=1, keepdim=True)
+    log_p = (logits - total).scatter(1, largest, -1.0)  # not used for the largest logit
+    others = (total + torch.log1p(-torch.exp(log_p))).scatter(1, largest, others_of_largest)
+    return logits - others

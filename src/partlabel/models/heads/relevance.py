@@ -1,4 +1,4 @@
-"""What is to be seen, and whether anyone would mention it.
+"""Separate predictions of whether a class is visible and whether an annotator would mention it.
 
 [1] Misra et al., Seeing through the Human Reporting Bias: Visual Classifiers from Noisy
     Human-Centric Labels, CVPR 2016.
@@ -13,12 +13,14 @@ Shown = Literal["visual", "relevance"]
 
 
 class Relevance(nn.Module):
-    """Two linear layers on the mean of the map: presence v, and relevance r given presence [1].
+    """Two linear layers on pooled features: presence v, and relevance r given presence [1].
+
+    The probability that an annotator mentions a class is v r.
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        scores: what the logits are of: ``visual`` v, or ``relevance`` v r, of being mentioned.
+        scores: the probability that the logits stand for: ``visual`` for v, ``relevance`` for v r.
     """
 
     needs_maps = False
@@ -30,15 +32,15 @@ class Relevance(nn.Module):
         self.relevance = nn.Linear(features, classes)
 
     def both(self, maps: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, D, H, W] to the logits of v, and of v r, [B, C]."""
+        """Feature maps [B, D, H, W] to the logits of v [B, C] and of v r [B, C]."""
         means = maps.mean(dim=(2, 3))
         visual, relevance = self.visual(means).float(), self.relevance(means).float()
-        log_yes = logsigmoid(visual) + logsigmoid(relevance)
-        # not there, or there and not worth a word
-        log_no = logaddexp(logsigmoid(-visual), logsigmoid(visual) + logsigmoid(-relevance))
-        return visual, log_yes - log_no
+        log_mentioned = logsigmoid(visual) + logsigmoid(relevance)
+        # absent, or present but not mentioned
+        log_not = logaddexp(logsigmoid(-visual), logsigmoid(visual) + logsigmoid(-relevance))
+        return visual, log_mentioned - log_not
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C]."""
+        """Feature maps [B, D, H, W] to logits [B, C]."""
         visual, mentioned = self.both(maps)
         return visual if self.scores == "visual" else mentioned

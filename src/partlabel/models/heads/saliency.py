@@ -1,4 +1,4 @@
-"""Saliency: class maps whose highest places count twice.
+"""Saliency: pooling of class maps in which the highest positions have additional weight.
 
 [1] Wang et al., Saliency Regularization for Self-Training with Partial Annotations, ICCV 2023.
 """
@@ -14,12 +14,12 @@ from partlabel.models.heads.class_maps import MapHead
 
 
 def saliency_pool(maps: Tensor, alpha: float = 0.5, k: int = 5) -> Tensor:
-    """The mean of each map plus alpha times the mean of its k highest places (Eq. 3 to 5).
+    """The mean of each map plus alpha times the mean of its k highest values (Eq. 3 to 5).
 
     Args:
         maps: [B, C, H, W]
-        alpha: weight of the highest places.
-        k: how many places; all if there are fewer.
+        alpha: weight of the highest values.
+        k: number of highest values, at most H * W.
 
     Returns:
         [B, C]
@@ -36,9 +36,13 @@ def saliency_pool(maps: Tensor, alpha: float = 0.5, k: int = 5) -> Tensor:
 
 
 def heat_maps(class_maps: Tensor) -> Tensor:
-    """Class maps from 0 to 1, each relative to its highest place (Eq. 1).
+    """Class maps scaled to 0 to 1 (Eq. 1).
 
-    A map without a positive place is 0 everywhere.
+    Negative values become 0, then each map is divided by its maximum. A map without positive values
+    becomes 0.
+
+    Args:
+        class_maps: [..., H, W]
     """
     positive = class_maps.relu()
     highest = positive.amax(dim=(-2, -1), keepdim=True)
@@ -46,15 +50,15 @@ def heat_maps(class_maps: Tensor) -> Tensor:
 
 
 class Saliency(MapHead):
-    """The mean of each class map plus alpha times the mean of its k highest places [1].
+    """The mean of each class map plus alpha times the mean of its k highest values [1].
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        alpha: weight of the highest places. Paper: 0.5.
-        k: how many places. Paper: 5, of 14 x 14.
-        dropout: share of the numbers of a feature map that are left out in training.
-        salient_prediction: whether the highest places also count in evaluation mode.
+        alpha: weight of the highest values. Paper: 0.5.
+        k: number of highest values. Paper: 5, of 14 x 14.
+        dropout: probability that a number of the feature map is set to 0 in training.
+        salient_prediction: whether to add the highest values in evaluation mode too.
     """
 
     def __init__(
@@ -70,6 +74,6 @@ class Saliency(MapHead):
         self.alpha, self.k, self.salient_prediction = alpha, k, salient_prediction
 
     def pool(self, class_maps: Tensor) -> Tensor:
-        """See :func:`saliency_pool`."""
-        counts = self.training or self.salient_prediction
-        return saliency_pool(class_maps, self.alpha if counts else 0.0, self.k)
+        """Class maps [B, C, H, W] to logits [B, C]; see :func:`saliency_pool`."""
+        salient = self.training or self.salient_prediction
+        return saliency_pool(class_maps, self.alpha if salient else 0.0, self.k)

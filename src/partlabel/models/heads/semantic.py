@@ -1,4 +1,4 @@
-"""A picture becomes a vector, and is compared with a vector of each class.
+"""Images and classes as vectors in one space: a logit is a product of two vectors.
 
 [1] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, IJCAI 2011.
 [2] Zhang et al., Fast Zero-Shot Image Tagging, CVPR 2016.
@@ -12,14 +12,14 @@ from partlabel.base.ranges import Count, Size
 
 
 class LabelVectors(nn.Module):
-    """The mean of the map becomes a vector, by one layer [1] or two [2], compared with classes'.
+    """Map pooled features to a vector by one layer [1] or two [2]; multiply it with class vectors.
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        width: of the vectors.
-        hidden: width of a layer in between, 0 for none.
-        learned: whether the vectors of classes are trained too.
+        width: width of the vectors.
+        hidden: width of a hidden layer, 0 for none.
+        learned: whether the class vectors are trained too.
     """
 
     needs_maps = False
@@ -36,8 +36,8 @@ class LabelVectors(nn.Module):
         learned: bool = False,
     ) -> None:
         super().__init__()
-        first = [nn.Linear(features, hidden), nn.ReLU()] if hidden else []
-        self.embed = nn.Sequential(*first, nn.Linear(hidden or features, width))
+        hidden_layer = [nn.Linear(features, hidden), nn.ReLU()] if hidden else []
+        self.embed = nn.Sequential(*hidden_layer, nn.Linear(hidden or features, width))
         self.vectors = nn.Parameter(
             normalize(torch.randn(classes, width), dim=1), requires_grad=learned
         )
@@ -45,12 +45,16 @@ class LabelVectors(nn.Module):
 
     @torch.no_grad()
     def tell(self, vectors: Tensor) -> None:
-        """Set the vectors of classes [C, width], once: what was learned since then stays."""
+        """Set the class vectors. Later calls have no effect, so that training can change them.
+
+        Args:
+            vectors: [C, width]
+        """
         if not self.told:
             self.vectors.copy_(normalize(vectors, dim=1))
             self.told.fill_(True)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """[B, D, H, W] to [B, C]."""
-        seen: Tensor = self.embed(maps.mean(dim=(2, 3)))
-        return seen @ self.vectors.T.to(seen.dtype)
+        """Feature maps [B, D, H, W] to logits [B, C]."""
+        embedded: Tensor = self.embed(maps.mean(dim=(2, 3)))
+        return embedded @ self.vectors.T.to(embedded.dtype)

@@ -1,4 +1,4 @@
-"""Pooling of class maps by their highest and lowest places.
+"""Pooling of class maps by their highest and lowest values.
 
 [1] Durand et al., WELDON: Weakly Supervised Learning of Deep Convolutional Neural Networks,
     CVPR 2016; as used by Durand et al., Learning a Deep ConvNet for Multi-label Classification with
@@ -13,11 +13,12 @@ from partlabel.models.heads.class_maps import MapHead
 
 
 def weldon_pool(maps: Tensor, k_max: float = 0.1, k_min: float = 0.1) -> Tensor:
-    """Half the mean of the highest and half the mean of the lowest scores of each map.
+    """Half the mean of the highest values of each map plus half the mean of its lowest values.
 
     Args:
         maps: [B, C, H, W]
-        k_max, k_min: how many places: a share of them below 1, else a number.
+        k_max, k_min: how many of the highest and lowest values: a share of all if below 1, else a
+            number.
 
     Returns:
         [B, C]
@@ -27,26 +28,29 @@ def weldon_pool(maps: Tensor, k_max: float = 0.1, k_min: float = 0.1) -> Tensor:
     tensor([[1.]])
     """
     flat = maps.flatten(2)
-    places = flat.shape[2]
-    high = flat.topk(_number(k_max, places), dim=2).values.mean(dim=2)
-    low = flat.topk(_number(k_min, places), dim=2, largest=False).values.mean(dim=2)
+    size = flat.shape[2]
+    high = flat.topk(_number(k_max, size), dim=2).values.mean(dim=2)
+    low = flat.topk(_number(k_min, size), dim=2, largest=False).values.mean(dim=2)
     return (high + low) / 2
 
 
-def _number(k: float, places: int) -> int:
+def _number(k: float, size: int) -> int:
+    """How many of ``size`` values the setting ``k`` stands for."""
     if k <= 0 or (k > 1 and k != int(k)):
-        raise InputError(f"k is {k}; it must be a share or a number of places")
-    return max(1, round(k * places)) if k < 1 else min(int(k), places)
+        raise InputError(
+            f"k is {k}; it must be a share between 0 and 1 or a whole number of positions"
+        )
+    return max(1, round(k * size)) if k < 1 else min(int(k), size)
 
 
 class Weldon(MapHead):
-    """A class map for each class, pooled by its highest and lowest places [1].
+    """One map per class, pooled by its highest and lowest values [1].
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
         k_max, k_min: see :func:`weldon_pool`. Paper: 0.1.
-        dropout: share of the numbers of a feature map that are left out in training.
+        dropout: probability that a number of the feature map is set to 0 in training.
     """
 
     def __init__(
@@ -61,5 +65,5 @@ class Weldon(MapHead):
         self.k_max, self.k_min = k_max, k_min
 
     def pool(self, class_maps: Tensor) -> Tensor:
-        """See :func:`weldon_pool`."""
+        """Class maps [B, C, H, W] to logits [B, C]; see :func:`weldon_pool`."""
         return weldon_pool(class_maps, self.k_max, self.k_min)

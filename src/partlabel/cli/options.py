@@ -62,6 +62,7 @@ def values_of(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, An
 def _help(field: FieldInfo) -> str:
     text, default = field.description or "", field.default
     plain = default is None or default is False or default == {} or "(default:" in text
+    plain = plain or "(required" in text
     return text if plain else f"{text} (default: {default})"
 
 

@@ -95,7 +95,11 @@ def _with_settings(command: Any) -> Any:
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     own = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
     settings = [*parameters_of(Settings, skip=("frozen",)), *parameters_of(Execution)]
-    command.__signature__ = signature.replace(parameters=[*own, *settings])
+    network = [p for p in own if p.name in ("frozen", "unfreeze")]  # beside the backbone
+    at = next(number for number, p in enumerate(settings) if p.name == "backbone")
+    settings[at:at] = network
+    others = [p for p in own if p not in network]
+    command.__signature__ = signature.replace(parameters=[*others, *settings])
     return command
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from partlabel.base.errors import InputError
-from partlabel.base.tables import html_table, text_table
+from partlabel.base.text_tables import html_table, text_table
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 
 _CELLS = 1 << 22  # scores that are compared at a time, to bound memory

@@ -60,7 +60,7 @@ class ImagesFolder(BaseModel):
 
     def candidates(self, run: Path) -> list[Path]:
         """Where to look for it."""
-        relative = [] if self.from_run is None else [run.resolve() / self.from_run]
+        relative = [] if self.from_run is None else [(run.resolve() / self.from_run).resolve()]
         return [*relative, Path(self.absolute)]
 
 

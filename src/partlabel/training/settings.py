@@ -37,7 +37,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     method: str = _setting(
-        "bce", "Method", "How to learn from partial labels; `partlabel methods` lists them all."
+        "bce",
+        "Method",
+        "How to learn from partial labels; see `partlabel methods`. (required, or in --config)",
     )
     options: dict[str, Any] = _setting(
         {}, "Method", "key=value: a setting of the method, such as alpha=0.1; may be repeated."

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from partlabel.base.tables import html_table, text_table
+from partlabel.base.text_tables import html_table, text_table
 from partlabel.judging.completion.assessment import Assessment
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.formats import write_labels

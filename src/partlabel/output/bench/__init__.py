@@ -16,8 +16,8 @@ from typing import Any
 
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
-from partlabel.base.tables import html_table
 from partlabel.base.terminal import say
+from partlabel.base.text_tables import html_table
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import simulate
 from partlabel.output.bench.curves import draw_curves

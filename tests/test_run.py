@@ -1,0 +1,245 @@
+"""Runs on disk: the split is stored, runs can be moved, and only results must stay the same."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import partlabel
+from partlabel import LabelTable, read_labels, train
+from partlabel.base.errors import FileError, InputError
+from partlabel.cli import main
+from partlabel.judging.scoring import score
+from partlabel.training import selection
+from partlabel.training.arguments import make_settings, read_config, write_config
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.run import Run
+from partlabel.training.selection import select
+from partlabel.training.settings import Execution, Settings
+
+TINY: dict[str, Any] = {
+    "method": "bce",
+    "backbone": "test_efficientnet",
+    "weights": "none",
+    "size": 64,
+    "frozen": "all",
+    "epochs": 2,
+}
+
+
+@pytest.fixture
+def run(scene: Path, tmp_path: Path) -> Run:
+    """A run beside its own copy of the images."""
+    shutil.copytree(scene / "images", tmp_path / "project" / "photos")
+    images, out = tmp_path / "project" / "photos", tmp_path / "project" / "run"
+    return train(scene / "partial.csv", images, out, cache=tmp_path / "cache", **TINY)
+
+
+def test_the_split_is_stored_and_not_decided_again(
+    run: Run, scene: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = select(read_labels(scene / "partial.csv"), run.settings)
+
+    def other_split(*_: Any) -> None:
+        raise AssertionError("the split must be read from the run")
+
+    monkeypatch.setattr(selection, "select", other_split)
+    stored = Run(run.folder).selection
+    assert stored.same_images(expected)
+    assert len(stored.reserved)
+    assert stored.labels.ids == expected.labels.ids
+    assert set(stored.training.ids).isdisjoint(stored.table.subset(stored.reserved).ids)
+
+
+def test_a_split_that_does_not_fit_is_refused(run: Run) -> None:
+    record = json.loads((run.folder / "run.json").read_text())
+    changed = record | {"train_rows": record["train_rows"] + 1}
+    (run.folder / "run.json").write_text(json.dumps(changed))
+    with pytest.raises(FileError, match=r"split\.safetensors: does not fit"):
+        _ = Run(run.folder).selection
+    (run.folder / "run.json").write_text(json.dumps(record))
+    LabelTable(["a"], record["classes"], np.zeros((1, len(record["classes"])), dtype=np.int8)).save(
+        run.folder / "labels.arrow"
+    )
+    with pytest.raises(FileError, match="does not fit the labels"):
+        _ = Run(run.folder).selection
+
+
+def test_a_run_moves_with_its_images(run: Run, tmp_path: Path) -> None:
+    before = score(run, run.selection.training).scores
+    shutil.move(tmp_path / "project", tmp_path / "moved")
+    moved = Run(tmp_path / "moved" / "run", execution=run.execution)
+    assert moved.images == (tmp_path / "moved" / "photos").resolve()
+    assert np.array_equal(score(moved, moved.selection.training).scores, before)
+
+
+def test_a_run_moves_without_its_images(run: Run, tmp_path: Path) -> None:
+    shutil.move(run.folder, tmp_path / "elsewhere")
+    assert Run(tmp_path / "elsewhere").images == (tmp_path / "project" / "photos").resolve()
+
+
+def test_images_that_moved_can_be_named(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.move(tmp_path / "project" / "photos", tmp_path / "new")
+    shutil.move(run.folder, tmp_path / "elsewhere")
+    out, cache = tmp_path / "completed.csv", ["--cache", str(tmp_path / "cache")]
+    calls = [
+        ["complete", str(tmp_path / "elsewhere"), "-o", str(out), *cache],
+        ["report", str(tmp_path / "elsewhere"), *cache],
+        ["evaluate", str(tmp_path / "elsewhere"), "--reserved", *cache],
+    ]
+    for call in calls:
+        assert main(call) == 2
+        assert "name them with --images" in " ".join(capsys.readouterr().err.split())
+        assert main([*call, "--images", str(tmp_path / "new")]) == 0
+
+
+def test_a_stopped_run_goes_on_with_other_means(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other workers, another cache, another image folder: the result is the same."""
+    from partlabel.training import trainer
+
+    whole = train(scene / "partial.csv", scene / "images", tmp_path / "whole", **TINY)
+    original = trainer.Trainer._save
+
+    def save_and_stop(self: trainer.Trainer, *, force: bool = False) -> None:
+        original(self, force=True)
+        if self.progress.epoch == 1:
+            raise KeyError("stop")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Trainer, "_save", save_and_stop)
+        with pytest.raises(KeyError, match="stop"):
+            train(scene / "partial.csv", scene / "images", tmp_path / "cut", **TINY)
+    shutil.copytree(scene / "images", tmp_path / "copy")
+    means: dict[str, Any] = {"workers": 1, "cache": tmp_path / "other-cache"}
+    cut = train(
+        scene / "partial.csv", tmp_path / "copy", tmp_path / "cut", resume=True, **means, **TINY
+    )
+    assert same(*(load_state(one.folder / "best.safetensors") for one in (whole, cut)))
+    assert Run(cut.folder).images == (tmp_path / "copy").resolve()
+    with pytest.raises(InputError, match=r"was started with lr = 0\.001, not 0\.5"):
+        train(
+            scene / "partial.csv", tmp_path / "copy", cut.folder, resume=True, **TINY | {"lr": 0.5}
+        )
+
+
+def test_files_that_settings_name_are_kept(scene: Path, tmp_path: Path) -> None:
+    classes = list(read_labels(scene / "partial.csv").classes)
+    graph = tmp_path / "graph.csv"
+    graph.write_text(f"class,linked,weight\n{classes[0]},{classes[1]},0.5\n")
+    options = {"graph": str(graph)}
+    call = {**TINY, "method": "imcl", "options": options, "batch": 8}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    graph.unlink()
+    links = run.artifacts().label_graph
+    assert links is not None
+    assert links.linked.shape == (len(classes), 2)
+    graph.write_text(f"class,linked,weight\n{classes[0]},{classes[2]},0.5\n")
+    (run.folder / "run.json").write_text(
+        (run.folder / "run.json").read_text().replace('"finished": true', '"finished": false')
+    )
+    with pytest.raises(FileError, match=r"graph\.csv: has changed"):
+        train(scene / "partial.csv", scene / "images", run.folder, resume=True, **call)
+
+
+def test_config_files_repeat_a_run(run: Run, scene: Path, tmp_path: Path) -> None:
+    """The file that a run writes gives the same settings, and so the same weights."""
+    config = run.folder / "config.yaml"
+    assert make_settings(**read_config(config)) == run.settings
+    words = ["train", str(run.folder / "labels.arrow"), "--images", str(scene / "images")]
+    words += ["--config", str(config), "--cache", str(tmp_path / "cache")]
+    assert main([*words, "--out", str(tmp_path / "again")]) == 0
+    states = [load_state(at / "best.safetensors") for at in (run.folder, tmp_path / "again")]
+    assert same(*states)
+    assert main([*words, "--epochs", "1", "--out", str(tmp_path / "short")]) == 0
+    assert Run(tmp_path / "short").settings == run.settings.model_copy(update={"epochs": 1})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"method": "sr", "options": {"tau": 0.7}, "ema": 0.9, "view_bank": 1, "frozen": "all"},
+        {"method": "em", "frozen": "all", "optimizer": "lbfgs", "weight_decay": 1e-3},
+        {"method": "lac", "frozen": "lower"},
+        {"method": "bce", "optimizer": "sgd", "schedule": "plateau", "val_split": "x"},
+        {"method": "bce", "head": "saliency", "head_options": {"k": 3}, "decay_all": False},
+    ],
+)
+def test_written_settings_are_read_again(arguments: dict[str, Any], tmp_path: Path) -> None:
+    settings = make_settings(**arguments)
+    (tmp_path / "config.yaml").write_text(write_config(settings))
+    assert make_settings(**read_config(tmp_path / "config.yaml")) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epoch: 3", "did you mean 'epochs'"),
+        ("- epochs", "holds no settings"),
+        ("{", "not a YAML file"),
+        ("workers: 3", "there is no setting 'workers'"),
+    ],
+)
+def test_bad_config_files_are_named(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(InputError, match=message) as error:
+        read_config(tmp_path / "bad.yaml")
+    assert "bad.yaml" in str(error.value)
+
+
+def test_a_config_file_with_dashes(tmp_path: Path) -> None:
+    (tmp_path / "dashed.yaml").write_text(yaml.safe_dump({"weight-decay": 0.5}))
+    assert read_config(tmp_path / "dashed.yaml") == {"weight_decay": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"momentum": 0.5}, "--momentum has no effect without --optimizer sgd"),
+        ({"plateau": 0.8}, "--plateau has no effect without --schedule plateau"),
+        ({"decay_all": True}, "--decay-all has no effect without --weight-decay"),
+        ({"val": 0.3, "val_split": "x"}, "--val has no effect with --val-split"),
+        ({"reduce": 3}, "--reduce has no effect without --frozen"),
+        ({"view_bank": 3}, "--view-bank has no effect without --frozen"),
+        ({"side": ["x"]}, "--side has no effect on this method; it has on imcl"),
+    ],
+)
+def test_settings_without_effect_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_settings(method="bce", **arguments)
+
+
+def test_settings_and_execution_share_no_name() -> None:
+    assert not set(Settings.model_fields) & set(Execution.model_fields)
+
+
+def test_python_has_the_commands(run: Run, scene: Path, tmp_path: Path) -> None:
+    """The functions of the package, on the folder of a run or on the run itself."""
+    for one in (run, run.folder):
+        reserved = partlabel.evaluate(one, reserved=True)
+        assert reserved.classes == run.record.classes
+        table = partlabel.predict(one, scene / "images", threshold=0.5)
+        assert len(table) == len(list((scene / "images").iterdir()))
+    assert "mAP" in str(reserved)
+    assert "<table>" in reserved._repr_html_()
+    measured = partlabel.evaluate(run, scene / "labels.csv", scene / "images", split="test")
+    assert 0 <= measured["mAP"] <= 1
+    with pytest.warns(match="nothing is filled in"):
+        done = partlabel.complete(run, min_precision=0.99)
+    assert str(done) == done.headline()
+    with pytest.warns(match="cannot hold the splits"):
+        paths = done.save(tmp_path / "done.csv")
+    names = ["done.csv", "done.guarantees.csv", "done.suspects.csv"]
+    assert [path.name for path in paths if path.is_file()] == names
+    assert partlabel.report(run, truth=scene / "labels.csv") == run.folder / "report.html"
+    assert partlabel.load(run.folder).classes == run.record.classes
+    assert "bce, 5 classes, epoch" in repr(run)
+    with pytest.raises(InputError, match="--own-thresholds excludes --threshold"):
+        partlabel.evaluate(run, reserved=True, threshold=0.3, own_thresholds=True)

@@ -41,7 +41,7 @@ def test_a_learned_graph_survives_as_links() -> None:
     [
         (
             "class,linked\ncat,dog\n",
-            r"line 1.*must be the header class,linked,weight",
+            r"line 1.*the header must start with class,linked,weight",
         ),
         ("class,linked,weight\ncat,dog,1\ncat,dog,2\n", r"line 3.*is already in line 2"),
         ("class,linked,weight\ncat,dog,-1\n", r"line 2.*must not be negative"),

@@ -109,10 +109,10 @@ def test_vectors_from_a_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="set width to that"):
         ready(Wsabie(3, str(path)))
     for text, message in {
-        "class,x\nc0,1\nc0,2\n": "'c0' a second time",
+        "class,x\nc0,1\nc0,2\n": "a second vector for 'c0'",
         "class,x\nc0,nan\n": "expected a number, found 'nan'",
         "class,x\nc0\n": "expected 2 columns, found 1",
-        "name,x\nc0,1\n": "expected a header first: class",
+        "name,x\nc0,1\n": "the header must start with class",
         "class,x\nc0,0,5\n": "expected 2 columns, found 3",
         "class,x\nc0,1e300\n": "too large",
         "class,x\nc0,1\n": "no vector for 2 classes",

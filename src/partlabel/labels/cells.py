@@ -1,4 +1,4 @@
-"""The stored cells of a label table, row by row; unknown cells are not stored."""
+"""The stored cells of a label table, row by row; all other cells are unknown."""
 
 from dataclasses import dataclass
 from typing import Any

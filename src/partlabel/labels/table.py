@@ -30,7 +30,7 @@ class LabelTable:
             given twice is an error.
         splits: a split name per image (``""`` for none), or None if the table has no splits.
 
-    A table never changes: every operation returns a new one. Unknown cells are not stored.
+    A table never changes: every operation returns a new one.
 
     >>> table = LabelTable(["a.jpg", "b.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
     >>> table

@@ -28,7 +28,7 @@ def read_named(
     if source.kind != "text":
         raise source.error(f"expected a text table: {expected}")
     if [name.lower() for name in source.header[: len(header)]] != header:
-        raise source.error(f"the first line must be the header {expected}", "line 1")
+        raise source.error(f"the header must start with {','.join(header)}", "line 1")
     width = len(source.header)
     number_columns = slice(len(header) - (numbers or 0), width if numbers is None else len(header))
     for position, (line_number, fields) in enumerate(source.records()):

@@ -72,8 +72,8 @@ class Tally:
     def row(self) -> list[str]:
         """The cells of one row of the table."""
         return [
-            _share_of(self.wrong, self.guarantees),
-            _share_of(self.below, self.classes),
+            _failures(self.wrong, self.guarantees),
+            _failures(self.below, self.classes),
             f"{self.filled / max(self.unknown, 1):.1%}",
             f"{self.right / max(self.filled, 1):.2%}",
             f"{1 - self.present / max(self.unknown, 1):.2%}",
@@ -82,7 +82,7 @@ class Tally:
         ]
 
 
-def _share_of(number: int, total: int) -> str:
+def _failures(number: int, total: int) -> str:
     """A number of failures, and how many are plausible by chance if one in twenty may fail."""
     return f"{number} of {total} (at most {binom.ppf(0.99, total, 0.05):.0f})"
 

@@ -68,7 +68,7 @@ def cooccurrence_graph(table: LabelTable, neighbours: int = 50) -> LabelGraph:
     go to the class that comes first.
 
     Args:
-        table: labels, of which only those known to be present are used.
+        table: the labels; only those known to be present are used.
         neighbours: largest number of links per class, k_a in [1].
     """
     counts = count_pairs(table)

@@ -24,8 +24,8 @@ class Evaluation(Mapping[str, float]):
     * ``mAP``: mean of the average precision over classes.
     * ``CP``, ``CR``, ``CF1``: mean precision and mean recall over classes, and the harmonic mean of
       these two.
-    * ``OP``, ``OR``, ``OF1``: precision, recall and F1 over the known cells of all classes
-      together.
+    * ``OP``, ``OR``, ``OF1``: precision, recall and F1 over the known cells of all evaluated
+      classes together.
     * ``macro_F1``: mean F1 over classes. ``micro_F1``: the same as ``OF1``.
     * ``exact_match``: share of the images with known labels in which all of these are predicted
       correctly.

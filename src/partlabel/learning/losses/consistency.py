@@ -8,7 +8,7 @@ from partlabel.learning.losses.known import bce
 
 
 def confident(logits: Tensor, labels: Tensor, threshold: float = 0.6) -> Tensor:
-    """Labels for the unknown cells of which a model is confident; 0 for all other cells.
+    """Labels for the unknown cells with a confident prediction; 0 for all other cells.
 
     Args:
         logits: [B, C]; they get no gradient.

@@ -31,9 +31,8 @@ class RecurrentDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.classes, self.steps = classes, steps
-        self.words = nn.Embedding(
-            classes + 1, width
-        )  # the last one is the word for beginning and end
+        # the last word marks the beginning and the end
+        self.words = nn.Embedding(classes + 1, width)
         self.cell = nn.LSTMCell(width, hidden)
         self.from_state, self.from_image = nn.Linear(hidden, width), nn.Linear(features, width)
 

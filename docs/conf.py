@@ -1,17 +1,42 @@
 """Settings of the documentation site. ``make docs`` builds it into ``docs/_build/html``."""
 
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent / "src"))
 
 from partlabel.version import VERSION  # noqa: E402
 
-# notebook pages call the command that belongs to this Python, on plain text of a fixed width
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "PARTLABEL_CACHE": str(DOCS / "_build" / "cache")}
+# Notebook pages run the command that belongs to this Python. IPython's own %%sh cuts the output into
+# pieces in the middle of characters, and asks for colours; this one prints it whole.
+SHELL_CELLS = """
+import os, subprocess
+
+def sh(line, cell):
+    plain = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
+    done = subprocess.run(
+        ["sh", "-e", "-c", cell], env=plain | {"TERM": "dumb"}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )
+    print(done.stdout, end="")
+    done.check_returncode()
+
+get_ipython().register_magic_function(sh, "cell")
+"""
+BUILD = DOCS / "_build"
+STARTUP = BUILD / "ipython" / "profile_default" / "startup"
+STARTUP.mkdir(parents=True, exist_ok=True)
+(STARTUP / "shell_cells.py").write_text(SHELL_CELLS)
+os.environ |= {
+    "COLUMNS": "100",
+    "IPYTHONDIR": str(BUILD / "ipython"),
+    "PARTLABEL_CACHE": str(BUILD / "cache"),
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
 
 project, author = "partlabel", "the partlabel authors"
 version = release = VERSION
@@ -29,7 +54,6 @@ nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
-nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
@@ -40,3 +64,38 @@ html_theme = "furo"
 html_title = f"partlabel {VERSION}"
 html_copy_source = False
 html_show_sourcelink = False
+
+
+SHORT = [  # how types are written in the code, in place of what Python makes of them
+    (r"[\w.~]*_Buffer \| .*?_NestedSequence\[[\w.~]*complex \| bytes \| str\]", "ArrayLike"),
+    (r"[\w.~]*ndarray\[tuple\[[\w.~]*Any, \.\.\.\], [\w.~]*dtype\[([\w.~]+)\]\]", r"NDArray[\1]"),
+    (r"[\w.~]*Annotated\[(\w+), [\w.~]*FieldInfo\(.*?\]\)\]", r"\1"),
+]
+
+
+def _shorten(*event: Any) -> tuple[str | None, str | None]:
+    """A signature and what it returns, with short types."""
+    texts = list(event[-2:])
+    for number, text in enumerate(texts):
+        for long, short in SHORT if text else []:
+            text = re.sub(long, short, text)
+        texts[number] = text
+    return texts[0], texts[1]
+
+
+def _leave_out(*event: Any) -> None:
+    """Which rooms a module uses is for those who change it."""
+    lines = event[-1]
+    lines[:] = [line for line in lines if not line.startswith("Uses ``")]
+
+
+def _skip(*event: Any) -> bool | None:
+    """Fields of a named tuple have no text of their own."""
+    return (getattr(event[3], "__doc__", None) or "").startswith("Alias for field number") or None
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-signature", _shorten)
+    app.connect("autodoc-process-docstring", _leave_out)
+    app.connect("autodoc-skip-member", _skip)

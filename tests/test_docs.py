@@ -214,7 +214,7 @@ def test_the_api_reference_has_every_public_name() -> None:
     for name in set(partlabel.__all__) - {"__version__", "inspection", "formats", "labels"}:
         assert re.search(rf":: partlabel\.{name}\b", pages), f"{name} is not in the API reference"
     for path, members in re.findall(
-        r"^\.\. auto\w+:: partlabel\.(\S+)\n(?:   :members: (.+)\n)?", pages, re.MULTILINE
+        r"^\.\. (?:auto\w+|py:data):: partlabel\.(\S+)\n(?:   :members: (.+)\n)?", pages, re.MULTILINE
     ):
         item: object = partlabel
         for number, part in enumerate(path.split(".")):

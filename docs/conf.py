@@ -11,8 +11,8 @@ sys.path.insert(0, str(DOCS.parent / "src"))
 
 from partlabel.version import VERSION  # noqa: E402
 
-# Notebook pages run the command that belongs to this Python. IPython's own %%sh cuts the output into
-# pieces in the middle of characters, and asks for colours; this one prints it whole.
+# Notebook pages run the command that belongs to this Python. IPython's own %%sh asks for colours,
+# and cuts the output into pieces, even inside a character; this one prints it whole.
 SHELL_CELLS = """
 import os, subprocess
 

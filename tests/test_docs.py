@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from test_architecture import ROOMS
 from typer.main import get_command
 
 import partlabel
@@ -20,6 +19,7 @@ from partlabel.cli import app, main
 from partlabel.learning.methods import METHODS
 from partlabel.models.heads import HEADS
 from partlabel.output.bench import read_spec
+from test_architecture import ROOMS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
@@ -62,9 +62,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 @pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
-def test_code_runs(
-    page: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_runs(page: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the page, in a folder with the reader's own files."""
     blocks = list(code_blocks(page.read_text()))
     shutil.copytree(data, tmp_path / "work") if blocks else (tmp_path / "work").mkdir()
@@ -214,7 +212,9 @@ def test_the_api_reference_has_every_public_name() -> None:
     for name in set(partlabel.__all__) - {"__version__", "inspection", "formats", "labels"}:
         assert re.search(rf":: partlabel\.{name}\b", pages), f"{name} is not in the API reference"
     for path, members in re.findall(
-        r"^\.\. (?:auto\w+|py:data):: partlabel\.(\S+)\n(?:   :members: (.+)\n)?", pages, re.MULTILINE
+        r"^\.\. (?:auto\w+|py:data):: partlabel\.(\S+)\n(?:   :members: (.+)\n)?",
+        pages,
+        re.MULTILINE,
     ):
         item: object = partlabel
         for number, part in enumerate(path.split(".")):

@@ -85,9 +85,7 @@ def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
 def draw() -> str:
     """The whole picture."""
     across = [arrow(one.right(), other.left()) for one, other in ACROSS]
-    down = [
-        arrow((one.x + 95, one.y + one.height), (other.x + 95, other.y)) for one, other in DOWN
-    ]
+    down = [arrow((one.x + 95, one.y + one.height), (other.x + 95, other.y)) for one, other in DOWN]
     down.append(arrow((MODELS.x + 65, MODELS.y), (LEARNING.x + 65, LEARNING.y + LEARNING.height)))
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}'>\n"

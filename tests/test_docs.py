@@ -170,6 +170,16 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target.read_text()), f"{link}: no such heading"
 
 
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_paths_of_the_repository_exist(page: Path) -> None:
+    """Inline code such as ``tests/conformance.py``, or ``training/trainer.py`` of the package."""
+    for code in inline_code(page.read_text()):
+        if re.fullmatch(r"(src|tests|docs|benchmarks)/[\w./-]+", code) and "_build" not in code:
+            assert (ROOT / code).exists(), code
+        elif re.fullmatch(rf"({'|'.join(ROOMS)})/[\w./]+", code):
+            assert (ROOT / "src" / "partlabel" / code).exists(), code
+
+
 def anchors(text: str) -> set[str]:
     """The headings of a page as links name them."""
     headings = HEADING.findall(FENCE.sub("", text))

@@ -1,11 +1,13 @@
 # make demo: set up .venv and show what partlabel does
 # make test: set up .venv and run the tests
 # make docs: build the documentation site into docs/_build/html
+# make exact: test exact results with other CPU kernels and numbers of threads
+# make dist: build the package, and install it in a new environment
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check exact bench docs dist clean
 
 demo: .venv/.ready
 	rm -rf demo
@@ -19,18 +21,41 @@ check: .venv/.ready
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# What a run gives must not depend on a resume, whatever kernels the CPU has: the oldest ones, those
+# without AVX-512, and this CPU's own, with one thread and with two.
+exact: .venv/.ready
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -n 2 -m exact
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=2 \
+	$(BIN)/python -m pytest -n 2 -m exact
+
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks
 
 docs: .venv/.docs-ready
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+dist: .venv/.release-ready
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet dist/*.whl
+	cd build && clean/bin/partlabel scenes scenes --count 24 --classes 3 --size 32 \
+	&& clean/bin/partlabel train scenes/labels.csv --images scenes/images --method bce --frozen \
+	   --size 32 --epochs 1 --val 0.5 --cache cache --out run \
+	&& clean/bin/partlabel report run --cache cache
+
 clean:
-	rm -rf .venv demo build docs/_build
+	rm -rf .venv demo build dist docs/_build
 
 .venv/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+.venv/.release-ready: .venv/.ready
+	$(BIN)/python -m pip install --quiet --editable ".[release]"
 	touch $@
 
 # Sphinx is an extra of its own: neither the demo nor the tests need it

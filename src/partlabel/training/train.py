@@ -72,6 +72,8 @@ def train(
     """
     execution = _execution(settings)
     chosen = make_settings(**(read_config(Path(config)) if config is not None else {}) | settings)
+    if execution.cache_pixels and chosen.frozen != "nothing":
+        raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     if execution.tensorboard:
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)

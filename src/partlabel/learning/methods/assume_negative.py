@@ -17,7 +17,7 @@ from torch import Tensor
 from partlabel.base.ranges import Share, Softness, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.method import OnLogits
+from partlabel.learning.method import Figure, OnLogits
 from partlabel.models import Classifier
 
 
@@ -79,6 +79,10 @@ class WeightNorm1(AssumeNegative):
         ]
         norm = self.weight * sum(norms, start=parts["loss"].new_zeros(()))
         return parts | {"loss": parts["loss"] + norm, "norm": norm}
+
+    def figures(self) -> dict[str, Figure]:
+        """Also the norm."""
+        return super().figures() | {"norm": Figure.COST}
 
 
 class WeightNorm2(WeightNorm1):

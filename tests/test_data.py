@@ -108,7 +108,7 @@ def test_damaged_files_raise_no_other_error(noise: bytes, start: int) -> None:
 
 def test_decompression_bombs_are_errors(tmp_path: Path) -> None:
     Image.new("1", (30000, 30000)).save(tmp_path / "bomb.png")
-    with pytest.raises(BrokenPictureError, match="decompression bomb"):
+    with pytest.raises(BrokenPictureError, match="more than the limit"):
         read_picture(tmp_path / "bomb.png", 16)
 
 

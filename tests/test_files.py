@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,23 @@ def test_a_full_disk_keeps_the_old_file(format: str, tmp_path: Path) -> None:
 
 def test_job_errors_have_another_exit_code() -> None:
     assert (InputError.exit_code, JobError.exit_code) == (2, 1)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no /dev/shm")
+def test_files_below_dev_are_replaced_and_not_appended_to() -> None:
+    """/dev/shm holds ordinary files."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "o.csv"
+        for content in (b"first and longer", b"second"):
+            with atomic_file(path) as stream:
+                stream.write(content)
+        assert path.read_bytes() == b"second"
+        assert list(Path(folder).iterdir()) == [path]
+
+
+def test_standard_output_that_is_a_file_is_appended_to(tmp_path: Path) -> None:
+    code = "from partlabel.base.files import atomic_file\nprint('before', flush=True)\n"
+    code += "with atomic_file('/dev/stdout') as stream: stream.write(b'after')"
+    with (tmp_path / "out").open("wb") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
+    assert (tmp_path / "out").read_bytes() == b"before\nafter"

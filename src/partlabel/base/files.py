@@ -46,11 +46,17 @@ def _temporary_path(path: Path) -> Path:
     return path.with_name(f".{secrets.token_hex(6)}.partial")
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether a path names a stream of this process, such as ``/dev/stdout`` or ``/dev/fd/3``."""
+    name = os.path.normpath(path.absolute())
+    return name in ("/dev/stdout", "/dev/stderr") or name.startswith(("/dev/fd/", "/proc/self/fd/"))
+
+
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a temporary file for writing; it replaces ``path`` if the block ends without an error.
 
-    Devices and pipes, such as ``/dev/stdout``, are written directly.
+    Devices, pipes and the process's own streams, such as ``/dev/stdout``, are written directly.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))  # a link stays a link, its target is replaced
@@ -59,7 +65,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         mode = target.stat().st_mode if target.exists() else None
         if mode is not None and stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, "is a folder")
-        if path.is_relative_to("/dev") or (mode is not None and not stat.S_ISREG(mode)):
+        if _is_stream(path) or (mode is not None and not stat.S_ISREG(mode)):
             with path.open("ab") as stream:  # append: /dev/stdout may be a file with other output
                 yield stream
             return

@@ -4,6 +4,7 @@ What a command needs is imported when it runs, so that ``--help`` and mistakes a
 """
 
 import io
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -77,8 +78,16 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    no_symlinks: Annotated[
+        bool,
+        typer.Option(
+            "--no-symlinks",
+            help="Ignore symbolic links in image folders, which may lead to files elsewhere.",
+        ),
+    ] = False,
 ) -> None:
-    pass
+    if no_symlinks:
+        os.environ["PARTLABEL_NO_SYMLINKS"] = "1"  # also for the processes of bench
 
 
 labels.register(app)

@@ -1,20 +1,26 @@
 """Image files: listing a folder, finding the file of an id, checking that files can be read."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
-from PIL import ExifTags, Image
+from PIL import ExifTags
 
-from partlabel.base.errors import FileError
+from partlabel.base.errors import FileError, InputError
+from partlabel.images.decoding import SUFFIXES, open_image
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
+"""The environment variable that forbids symbolic links below image folders."""
 
 
 class ImageFiles:
-    """The images in a folder and its subfolders."""
+    """The images in a folder and its subfolders.
+
+    Symbolic links are followed, also to folders elsewhere, unless the environment variable
+    PARTLABEL_NO_SYMLINKS is set (``partlabel --no-symlinks``).
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -30,13 +36,8 @@ class ImageFiles:
     @cached_property
     def names(self) -> list[str]:
         """Paths relative to the folder, with ``/``, sorted."""
-        names = []
-        for folder, _, files in os.walk(self.folder):
-            relative = Path(folder).relative_to(self.folder)
-            names += [
-                (relative / f).as_posix() for f in files if Path(f).suffix.lower() in SUFFIXES
-            ]
-        return sorted(names)
+        follow = not os.environ.get(NO_SYMLINKS)
+        return sorted(_list_images(self.folder, "", follow=follow, parents=frozenset()))
 
     def locate(self, ids: Iterable[str]) -> list[Path | None]:
         """The file of each id, None if there is none.
@@ -46,14 +47,15 @@ class ImageFiles:
         * a path relative to the folder, with or without suffix; it may start with the folder's name
         * a file name, with or without suffix, that only one file in the folder and its subfolders
           has
-        * an absolute path
+        * an absolute path of a file in the folder
+
+        No id leads out of the folder: only files that were listed below it are found.
         """
         return [self._locate(name) for name in ids]
 
     def _locate(self, name: str) -> Path | None:
-        if name.startswith("/"):
-            return Path(name) if Path(name).is_file() else None
-        for path in (name, name.removeprefix(self.folder.resolve().name + "/")):
+        root = self.folder.resolve()
+        for path in (name, name.removeprefix(f"{root}/"), name.removeprefix(f"{root.name}/")):
             if path in self._known_names:
                 return self.folder / path
             if with_suffix := self._by_path_without_suffix.get(path):
@@ -77,6 +79,31 @@ class ImageFiles:
         )
 
 
+def _list_images(
+    folder: Path, prefix: str, *, follow: bool, parents: frozenset[tuple[int, int]]
+) -> Iterator[str]:
+    """The images below a folder, each with ``prefix`` before its path.
+
+    Args:
+        follow: whether symbolic links are followed.
+        parents: device and inode of the folders that lead here; a link to one of them is a loop.
+    """
+    status = folder.stat()
+    chain = parents | {(status.st_dev, status.st_ino)}
+    if chain == parents:
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink() and not follow:
+                continue
+            if entry.is_dir():
+                yield from _list_images(
+                    folder / entry.name, f"{prefix}{entry.name}/", follow=follow, parents=chain
+                )
+            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:  # noqa: PTH122  # fast
+                yield prefix + entry.name
+
+
 def _unique_aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
     """The name for each alias; None for an alias that occurs more than once."""
     names: dict[str, str | None] = {}
@@ -88,9 +115,11 @@ def _unique_aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
 def why_unreadable(path: Path) -> str | None:
     """The reason why an image cannot be decoded completely, None if it can."""
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             image.draft("RGB", (64, 64))  # decodes a JPEG at a small size, but reads all of it
             image.load()
+    except InputError:  # of a setting, not of this image
+        raise
     except Exception as error:  # decoders raise almost any exception for damaged files
         return str(error) or type(error).__name__
     return None
@@ -98,7 +127,7 @@ def why_unreadable(path: Path) -> str | None:
 
 def upright_size(path: Path) -> tuple[int, int]:
     """Width and height of an image in pixels, after the rotation that its EXIF data asks for."""
-    with Image.open(path) as image:
+    with open_image(path) as image:
         is_rotated = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
         width, height = image.size
     return (height, width) if is_rotated else (width, height)

@@ -11,8 +11,9 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from partlabel.base.errors import PartlabelError
+from partlabel.base.errors import InputError, PartlabelError
 from partlabel.images.batches import Inputs, Rows
+from partlabel.images.decoding import named_warnings, open_image, shrink
 from partlabel.images.views import view_of
 
 
@@ -27,10 +28,12 @@ def read_picture(path: Path, size: int) -> Tensor:
     8 bits, and an animation gives its first frame.
     """
     try:
-        with Image.open(path) as image:
+        with named_warnings(path), open_image(path) as image:
             image.draft("RGB", (size, size))
-            upright = ImageOps.exif_transpose(image)
+            upright = ImageOps.exif_transpose(shrink(image, size))
             rgb = _to_rgb(upright).resize((size, size), Image.Resampling.BICUBIC)
+    except InputError:  # of a setting, not of this image
+        raise
     except Exception as error:  # decoders raise almost any exception for damaged files
         raise BrokenPictureError(f"{path}: {error or type(error).__name__}") from error
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()

@@ -21,7 +21,7 @@ from partlabel.labels.formats.delimited import (
 )
 from partlabel.labels.formats.format import Format, drops_scores
 from partlabel.labels.formats.parquet import read_parquet
-from partlabel.labels.formats.source import Source
+from partlabel.labels.formats.source import Source, unique_keys
 from partlabel.labels.formats.stated import Notes, Stated, only_once
 from partlabel.labels.formats.wide import need_classes, read_wide, splits_of, wide_rows
 
@@ -131,11 +131,15 @@ def _read_json_lines(source: Source) -> Delimited:
         if not line.strip():
             continue
         try:
-            record = json.loads(line, object_pairs_hook=_unique_keys)
+            record = json.loads(line, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             raise source.error(f"not valid JSON: {error}", f"line {number:,}") from error
         if not isinstance(record, dict):
             raise source.error("expected a JSON object {...}", f"line {number:,}")
+        for name in ("file_name", "split"):
+            if not isinstance(record.get(name), str | None):
+                message = f"'{name}' must be a text, found {record[name]!r}"
+                raise source.error(message, f"line {number:,}")
         records.append(record)
         line_numbers.append(number)
     header = list(dict.fromkeys(key for record in records for key in record))
@@ -147,16 +151,6 @@ def _read_json_lines(source: Source) -> Delimited:
             raise source.error(f"column '{name}' holds invalid text: {error}") from error
         columns.append(values.dictionary_encode())
     return JsonLines(source, header, columns, line_numbers)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; a key that occurs twice is an error."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"'{repeated}' occurs twice")
-    return record
 
 
 def _text(value: object) -> str:

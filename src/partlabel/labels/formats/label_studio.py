@@ -95,7 +95,11 @@ def _choices(source: Source, task: dict[str, Any], where: str) -> Iterator[tuple
     """Class, value and location of each choice in a task."""
     for k, annotation in enumerate(expect(source, task.get("annotations", []), list, where)):
         location = f"{where}.annotations[{k}]"
-        if expect(source, annotation, dict, location).get("was_cancelled"):
+        cancelled = expect(source, annotation, dict, location).get("was_cancelled")
+        if not isinstance(cancelled, bool | None):
+            message = f"'was_cancelled' must be true or false, found {cancelled!r}"
+            raise source.error(message, location)
+        if cancelled:
             continue
         for result in member(source, annotation, "result", list, location):
             if expect(source, result, dict, location).get("type") != "choices":

@@ -39,6 +39,8 @@ class Source:
         self.path = self.file = Path(path)
         try:
             mode = self.path.stat().st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise self.error("is a device, not a label file")
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe can be read only once
                 self._spool = tempfile.NamedTemporaryFile()  # noqa: SIM115  # deleted with self
                 with self.path.open("rb") as stream:
@@ -196,7 +198,9 @@ class Source:
     def json(self) -> Any:
         """The parsed JSON document."""
         try:
-            return json.loads(self.file.read_bytes())
+            return json.loads(self.file.read_bytes(), object_pairs_hook=unique_keys)
+        except DuplicateKeyError as error:
+            raise self.error(str(error)) from None
         except json.JSONDecodeError as error:
             where = f"line {error.lineno:,}, column {error.colno:,}"
             raise self.error(f"not valid JSON: {error.msg}", where) from error
@@ -206,6 +210,20 @@ class Source:
             raise self.error(f"not valid JSON: {error}") from error
         except OSError as error:
             raise self.error(f"cannot be read ({error.strerror})") from error
+
+
+class DuplicateKeyError(ValueError):
+    """A JSON object has a key twice, so it is not clear which value counts."""
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dict; a key that occurs twice is an error."""
+    item = dict(pairs)
+    if len(item) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise DuplicateKeyError(f"'{twice}' occurs twice in one object")
+    return item
 
 
 def _is_object_with_key(line: bytes, key: str) -> bool:

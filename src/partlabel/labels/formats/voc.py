@@ -1,5 +1,6 @@
 """The ``voc`` format (Pascal VOC): a folder with one XML file per image."""
 
+import codecs
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -102,7 +103,7 @@ class Voc(Format):
 def _xml_files(source: Source) -> list[Path]:
     folder = source.path / "Annotations"
     folder = folder if folder.is_dir() else source.path
-    return sorted(folder.glob("*.xml"))
+    return sorted(path for path in folder.glob("*.xml") if path.is_file())
 
 
 def _annotation(image: str, labels: list[str]) -> str:
@@ -118,6 +119,8 @@ def _read_xml(path: Path) -> tuple[str, list[tuple[str, bool]]]:
     """The name of the image, and for each object its class and whether it is difficult."""
     try:
         text = path.read_bytes()
+        if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\x00<", b"<\x00")):
+            raise FileError(path, "is in UTF-16; a VOC file is in UTF-8")
         if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
             raise FileError(path, "declares entities or a document type, which a VOC file must not")
         root = ElementTree.fromstring(text)

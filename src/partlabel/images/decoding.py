@@ -1,0 +1,83 @@
+"""Opening image files: only regular files, only the formats named here, only up to a size.
+
+Images come from anywhere. A file must not reach a decoder that nobody chose (Pillow would start
+Ghostscript for an EPS file), block the program (a pipe), or fill the memory (a small file can
+decode to gigabytes).
+"""
+
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+
+from partlabel.base.errors import InputError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+
+MAX_PIXELS = 100_000_000
+"""Most pixels of an image; the environment variable PARTLABEL_MAX_PIXELS sets another limit."""
+
+# Pillow has a limit of its own, with a warning that does not name the file. Ours takes its place.
+Image.MAX_IMAGE_PIXELS = None
+
+
+class UnreadableImageError(Exception):
+    """A file that is not opened as an image; the message is the reason."""
+
+
+@contextmanager
+def open_image(path: Path) -> Iterator[Image.Image]:
+    """Open an image file; its pixels are decoded later.
+
+    Raises:
+        UnreadableImageError: it is no regular file, or has too many pixels.
+        Exception: almost any, from the decoder of a damaged file.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise UnreadableImageError("not a regular file")
+    with Image.open(path, formats=FORMATS) as image:
+        width, height = image.size
+        limit = max_pixels()
+        if width * height > limit:
+            raise UnreadableImageError(
+                f"{width:,} x {height:,} pixels are more than the limit of {limit:,}; "
+                "PARTLABEL_MAX_PIXELS sets another"
+            )
+        yield image
+
+
+@contextmanager
+def named_warnings(path: Path) -> Iterator[None]:
+    """Give warnings of decoders the name of the image. Not for use in threads."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        warnings.warn(f"{path}: {warning.message}", warning.category, stacklevel=3)
+
+
+def max_pixels() -> int:
+    """The most pixels that an image may have."""
+    text = os.environ.get("PARTLABEL_MAX_PIXELS", "")
+    if not text:
+        return MAX_PIXELS
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise InputError(f"PARTLABEL_MAX_PIXELS is '{text}'; set a whole number above 0")
+    return int(text)
+
+
+def shrink(image: Image.Image, size: int) -> Image.Image:
+    """A much too large image, made smaller before other steps copy it.
+
+    A JPEG is decoded at a smaller size instead (``Image.draft``). What remains is at least four
+    times as large as needed, so that resizing it afterwards gives nearly the same pixels.
+    """
+    factor = min(image.size) // (4 * size)
+    if factor < 2 or image.mode not in ("L", "RGB", "RGBA", "CMYK", "YCbCr"):
+        return image
+    return image.reduce(factor)

@@ -1,0 +1,148 @@
+"""Image files from anywhere: no decoder that nobody chose, no blocking, no flood, no way out."""
+
+import os
+import shutil
+import subprocess
+import warnings
+import zlib
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from partlabel.base.errors import InputError
+from partlabel.images.folder import ImageFiles, why_unreadable
+from partlabel.images.pictures import BrokenPictureError, read_picture
+
+EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 8 8
+(pwned) print
+showpage
+"""
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.png"
+    Image.new("RGB", (8, 6), "red").save(path)
+    return path
+
+
+def test_formats_that_nobody_named_reach_no_decoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An EPS file would start Ghostscript, whatever it is called."""
+
+    def no_process(*_: object, **__: object) -> None:
+        raise AssertionError("a decoder was started")
+
+    monkeypatch.setattr(subprocess, "Popen", no_process)
+    path = tmp_path / "x.jpg"
+    path.write_bytes(EPS)
+    assert "cannot identify" in str(why_unreadable(path))
+    with pytest.raises(BrokenPictureError, match="cannot identify"):
+        read_picture(path, 8)
+    for form in ("PPM", "ICO", "TGA", "PCX", "SGI"):
+        Image.new("RGB", (8, 8)).save(path, form)
+        assert why_unreadable(path) is not None, form
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_formats_that_are_named_are_read(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "named-otherwise.jpg"
+    Image.new("RGB", (8, 8), "blue").save(path, form)
+    assert why_unreadable(path) is None
+    assert read_picture(path, 8).shape == (3, 8, 8)
+
+
+def test_pipes_and_devices_are_no_images(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "zero.jpg").symlink_to("/dev/zero")
+    for name in ImageFiles(tmp_path).names:
+        assert why_unreadable(tmp_path / name) == "not a regular file"
+        with pytest.raises(BrokenPictureError, match="not a regular file"):
+            read_picture(tmp_path / name, 8)
+
+
+def png(width: int, height: int) -> bytes:
+    """A small file that decodes to width x height black pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        crc = zlib.crc32(kind + data)
+        return len(data).to_bytes(4, "big") + kind + data + crc.to_bytes(4, "big")
+
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 0, 0, 0, 0])
+    packer = zlib.compressobj(9)
+    rows = b"".join(packer.compress(bytes(1 + width)) for _ in range(height)) + packer.flush()
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+def test_images_with_too_many_pixels_are_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.png"
+    path.write_bytes(png(11_000, 10_000))
+    assert path.stat().st_size < 200_000
+    assert "11,000 x 10,000 pixels are more than the limit" in str(why_unreadable(path))
+    monkeypatch.setenv("PARTLABEL_MAX_PIXELS", "200000000")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_picture(path, 16).shape == (3, 16, 16)
+    monkeypatch.setenv("PARTLABEL_MAX_PIXELS", "many")
+    with pytest.raises(InputError, match="PARTLABEL_MAX_PIXELS is 'many'"):
+        read_picture(path, 16)
+
+
+def test_large_images_are_made_smaller_first_with_nearly_the_same_result(tmp_path: Path) -> None:
+    path = tmp_path / "large.png"
+    gradient = Image.linear_gradient("L").resize((3000, 2000), Image.Resampling.BICUBIC)
+    gradient.convert("RGB").save(path)
+    direct = gradient.convert("RGB").resize((32, 32), Image.Resampling.BICUBIC)
+    values = read_picture(path, 32)[0].float()
+    expected = [direct.getpixel((16, y))[0] for y in range(32)]  # type: ignore[index]
+    assert all(abs(float(values[y, 16]) - expected[y]) <= 2 for y in range(32))
+
+
+def test_warnings_of_decoders_name_the_image(tmp_path: Path) -> None:
+    path = tmp_path / "odd.tif"
+    Image.new("RGB", (8, 8)).save(path)
+    content = bytearray(path.read_bytes())
+    (tmp_path / "cut.tif").write_bytes(content[:-2])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            read_picture(tmp_path / "cut.tif", 8)
+        except BrokenPictureError as error:
+            assert "cut.tif" in str(error)  # noqa: PT017
+    assert all("cut.tif" in str(warning.message) for warning in caught)
+
+
+def test_no_id_leads_out_of_the_folder(tmp_path: Path, photo: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    shutil.copy(photo, folder / "in.png")
+    (folder / "sub").mkdir()
+    files = ImageFiles(folder)
+    outside = [str(photo), "../photo.png", "sub/../../photo.png", "/etc/passwd", "x" * 5000]
+    assert files.locate(outside) == [None] * 5
+    assert files.locate([str(folder / "in.png"), "images/in.png", "in"]) == [folder / "in.png"] * 3
+
+
+def test_links_below_the_folder_are_followed_unless_forbidden(
+    tmp_path: Path, photo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "images"
+    elsewhere.mkdir()
+    folder.mkdir()
+    shutil.copy(photo, elsewhere / "a.png")
+    (folder / "album").symlink_to(elsewhere)
+    (folder / "again").symlink_to(elsewhere)
+    (folder / "one.png").symlink_to(photo)
+    (elsewhere / "loop").symlink_to(folder)
+    (folder / "self").symlink_to(folder)
+    names = ImageFiles(folder).names
+    assert {"album/a.png", "again/a.png", "one.png"} <= set(names)
+    assert len(names) < 12
+    monkeypatch.setenv("PARTLABEL_NO_SYMLINKS", "1")
+    assert ImageFiles(folder).names == []

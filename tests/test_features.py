@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from partlabel.base.errors import InputError, JobError
+from partlabel.cli import main
 from partlabel.images.pictures import Pictures
 from partlabel.images.views import view_of
 from partlabel.models import Backbone
-from partlabel.models.features import Bank, CachedMaps, cached_maps, content_key
+from partlabel.models.features import (
+    Bank,
+    CachedMaps,
+    cached_maps,
+    content_key,
+    list_stores,
+    open_store,
+)
 
 SIZE = 64
 
@@ -125,3 +134,61 @@ def test_broken_images_are_left_out(backbone: Backbone, scene: Path, tmp_path: P
     (inputs,) = maps.batches([np.array([2, 1, 0])], ("weak", "strong"), 0)
     assert inputs.rows.tolist() == [1, 0]
     assert len(inputs.views["strong"]) == 2
+
+
+def test_damaged_records_are_noticed_and_can_be_removed(
+    backbone: Backbone, scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = cached(cached_maps(backbone, "b", pictures(scene), tmp_path), "clean", 0)
+    (folder,) = list_stores(tmp_path)
+    content = bytearray((folder / "maps").read_bytes())
+    size = len(content) // 6
+    content[2 * size : 3 * size] = bytes(size)
+    (folder / "maps").write_bytes(content)
+    maps = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    (intact,) = maps.batches([np.array([0, 1])], ("clean",))
+    assert torch.equal(intact.views["clean"], expected[:2])
+    with pytest.raises(JobError, match="partlabel cache --verify"):
+        cached(maps, "clean", 0)
+    assert main(["cache", "--cache", str(tmp_path), "--verify"]) == 0
+    assert "1 damaged record removed" in capsys.readouterr().out
+    assert main(["cache", "--cache", str(tmp_path)]) == 0
+    assert "5" in capsys.readouterr().out.split()
+    mended = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    torch.testing.assert_close(cached(mended, "clean", 0), expected, rtol=1e-2, atol=1e-3)
+
+
+def test_a_key_that_occurs_twice_is_tolerated(
+    backbone: Backbone, scene: Path, tmp_path: Path
+) -> None:
+    expected = cached(cached_maps(backbone, "b", pictures(scene), tmp_path), "clean", 0)
+    (folder,) = list_stores(tmp_path)
+    for name in ("maps", "index"):
+        content = (folder / name).read_bytes()
+        with (folder / name).open("ab") as stream:
+            stream.write(content[: len(content) // 6])
+    again = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    assert torch.equal(cached(again, "clean", 0), expected)
+    store = open_store(folder)
+    assert (len(store.entries), len(store.index)) == (7, 6)
+    with store.appending() as append:  # goes on after the last record, not after the last key
+        append([b"k" * 16], np.ones((1, *store.shape), dtype=np.float16))
+    assert store.index[b"k" * 16] == 7
+    assert float(store.maps().read(np.array([7])).min()) == 1
+
+
+def test_records_of_a_crash_are_dropped(backbone: Backbone, scene: Path, tmp_path: Path) -> None:
+    """Records without an entry, and an entry that was cut off."""
+    expected = cached(cached_maps(backbone, "b", pictures(scene), tmp_path), "clean", 0)
+    (folder,) = list_stores(tmp_path)
+    index = (folder / "index").read_bytes()
+    (folder / "index").write_bytes(index[: len(index) * 2 // 3 - 7])
+    mended = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    torch.testing.assert_close(cached(mended, "clean", 0), expected, rtol=1e-2, atol=1e-3)
+    assert (folder / "index").stat().st_size == len(index)
+
+
+def test_a_folder_that_is_no_store_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store.json").write_text('{"shape": [0], "kind": "object"}')
+    with pytest.raises(InputError, match=r"store\.json: not a store"):
+        open_store(tmp_path)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from partlabel.base.errors import PartlabelError, PartlabelWarning
-from partlabel.cli import judging, labels, training
+from partlabel.cli import caching, judging, labels, training
 from partlabel.version import VERSION
 
 app = typer.Typer(
@@ -93,6 +93,7 @@ def _root(
 labels.register(app)
 training.register(app)
 judging.register(app)
+caching.register(app)
 
 
 @app.command()

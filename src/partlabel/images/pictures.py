@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -52,6 +52,13 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+class DecodedImages(Protocol):
+    """Images that are decoded already, read on demand."""
+
+    def read(self, records: Rows) -> NDArray[Any]:
+        """[b, 3, size, size] these images [b]."""
+
+
 class Pictures(Dataset[Inputs]):
     """Batches of images, decoded on demand.
 
@@ -62,13 +69,13 @@ class Pictures(Dataset[Inputs]):
         seed: seed of the random views.
 
     Attributes:
-        decoded: images that are decoded already, [m, 3, size, size]; None if there are none.
+        decoded: images that are decoded already; None if there are none.
         places: [n] the index of each row in ``decoded``, -1 for a row that is not there.
     """
 
     def __init__(self, ids: Sequence[str], paths: Sequence[Path], size: int, seed: int) -> None:
         self.ids, self.paths, self.size, self.seed = ids, paths, size, seed
-        self.decoded: NDArray[Any] | None = None
+        self.decoded: DecodedImages | None = None
         self.places: Rows = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -76,7 +83,7 @@ class Pictures(Dataset[Inputs]):
 
     def _picture(self, row: int) -> Tensor:
         if self.decoded is not None and self.places[row] >= 0:
-            return torch.from_numpy(np.array(self.decoded[self.places[row]]))
+            return torch.from_numpy(self.decoded.read(self.places[[row]])[0])
         return read_picture(self.paths[row], self.size)
 
     def __getitem__(self, request: "tuple[Rows, tuple[str, ...], int]") -> Inputs:

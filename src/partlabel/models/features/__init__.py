@@ -1,7 +1,13 @@
 """Maps of the frozen part of a backbone, computed once per image and cached on disk."""
 
 from partlabel.models.features.maps import Bank, CachedMaps, cache_pixels, cached_maps
-from partlabel.models.features.store import MapStore, content_key, default_cache
+from partlabel.models.features.store import (
+    MapStore,
+    content_key,
+    default_cache,
+    list_stores,
+    open_store,
+)
 
 __all__ = [
     "Bank",
@@ -11,4 +17,6 @@ __all__ = [
     "cached_maps",
     "content_key",
     "default_cache",
+    "list_stores",
+    "open_store",
 ]

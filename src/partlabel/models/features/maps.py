@@ -16,7 +16,13 @@ from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Inputs, Rows, in_batches
 from partlabel.images.pictures import Pictures
 from partlabel.models import Backbone
-from partlabel.models.features.store import MapStore, content_key, fill, view_key
+from partlabel.models.features.store import (
+    MapStore,
+    StoredRecords,
+    content_key,
+    fill,
+    view_key,
+)
 
 Records = NDArray[np.int64]
 
@@ -49,7 +55,7 @@ class CachedMaps:
     """Cached maps of n images, as batches for a model.
 
     Args:
-        maps: [m, *shape] memory-mapped records in half precision.
+        maps: m records in half precision, read on demand.
         choices: for each view the records [n, k] of each image to draw from, -1 for a broken image.
             A view that is missing here is the same as the clean view.
         ids: [n] names of the images. Random draws depend on them.
@@ -57,7 +63,7 @@ class CachedMaps:
     """
 
     def __init__(
-        self, maps: NDArray[Any], choices: dict[str, Records], ids: Sequence[str], seed: int = 0
+        self, maps: StoredRecords, choices: dict[str, Records], ids: Sequence[str], seed: int = 0
     ) -> None:
         self.maps, self.choices, self.seed = maps, choices, seed
         self.id_keys = keys(ids)
@@ -89,7 +95,7 @@ class CachedMaps:
         return np.unique(records[records >= 0])
 
     def _read(self, records: Records) -> Tensor:
-        return torch.from_numpy(np.asarray(self.maps[records])).float()
+        return torch.from_numpy(self.maps.read(records)).float()
 
     def _draw(self, view: str, rows: Rows, epoch: int) -> Records:
         """The record [b] of each row [b] for a view in an epoch."""

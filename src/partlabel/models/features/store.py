@@ -2,14 +2,25 @@
 
 A store belongs to one backbone with its weights and to one image size. The key of a record is a
 hash of the content of the image file and, unless it is the clean view, of the view. So the name and
-the folder of a file do not matter, and a changed file is a new image. Records are appended. A
-record that a crash left incomplete is dropped when the store is opened again.
+the folder of a file do not matter, and a changed file is a new image.
+
+store.json   shape and data type of a record
+maps         the records, one after another
+index        for each record its key and a checksum of its content
+lock         held while records are appended
+
+Records are on disk before they are in the index, so a crash loses at most the last ones. Checksums
+are compared when a record is read for the first time.
 """
 
 import fcntl
 import hashlib
+import json
+import math
 import os
 import shutil
+import stat
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +31,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.base.errors import InputError, JobError, count
+from partlabel.base.files import atomic_file
 from partlabel.images.batches import Rows, in_batches
 from partlabel.images.pictures import Pictures
 
 _DIGEST = 16  # bytes of a content hash
+_ENTRY = np.dtype([("key", f"V{_DIGEST}"), ("checksum", "<u4")])  # of the index
+_REMOVED = bytes(_DIGEST)  # the key of a record that was found to be damaged
+_UNSYNCED = 64 << 20  # bytes of records that a crash may lose
+
+Entries = NDArray[Any]
 
 
 def default_cache() -> Path:
@@ -38,6 +55,8 @@ def content_key(path: Path) -> bytes:
     If the file cannot be read, its path is hashed. Decoding then reports the error.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("not a regular file")
         content = path.read_bytes()
     except OSError:
         content = b"unreadable " + os.fsencode(path)
@@ -51,69 +70,175 @@ def view_key(content: bytes, view: str, number: int) -> bytes:
     return hashlib.blake2b(content + f"{view} {number}".encode(), digest_size=_DIGEST).digest()
 
 
+class StoredRecords:
+    """The records of a store, read on demand and compared with their checksums.
+
+    Args:
+        folder: of the store, for messages.
+        data: [m, *shape] memory-mapped.
+        checksums: [m]
+    """
+
+    def __init__(self, folder: Path, data: NDArray[Any], checksums: NDArray[np.uint32]) -> None:
+        self.folder, self.data, self.checksums = folder, data, checksums
+        self.checked = np.zeros(len(data), dtype=np.bool_)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[m, *shape]"""
+        return self.data.shape
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def read(self, records: Rows) -> NDArray[Any]:
+        """[b, *shape] these records [b]."""
+        content = np.ascontiguousarray(self.data[records])
+        for position in np.flatnonzero(~self.checked[records]):
+            number = int(records[position])
+            if zlib.crc32(content[position]) != int(self.checksums[number]):
+                raise JobError(
+                    f"{self.folder}: a cached record is damaged; `partlabel cache --verify` "
+                    "removes damaged records, and they are computed again when they are needed"
+                )
+        self.checked[records] = True
+        return content
+
+
 class MapStore:
     """Records of one shape and data type, each with a key.
 
     Args:
-        folder: folder of the files ``maps`` and ``keys``; created if it does not exist.
+        folder: folder of the store; created if it does not exist.
         shape: shape of a record, such as (D, H, W).
         kind: data type: half precision for features, bytes for pixels.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...], kind: type = np.float16) -> None:
         self.folder, self.shape, self.kind = folder, shape, np.dtype(kind)
-        self.size = int(np.prod(shape)) * self.kind.itemsize
+        self.size = math.prod(shape) * self.kind.itemsize
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in ("maps", "keys"):
+            for name in ("maps", "index"):
                 (folder / name).open("ab").close()
+            if not (folder / "store.json").is_file():
+                with atomic_file(folder / "store.json") as stream:
+                    about = {"shape": list(shape), "kind": self.kind.name}
+                    stream.write(json.dumps(about).encode())
         except OSError as error:
             raise InputError(f"{folder}: cannot store features here ({error.strerror})") from error
-        self.index = self._read_index()
+        self._read_index()
 
-    def _read_index(self) -> dict[bytes, int]:
-        """The index of each complete record by its key."""
+    def _read_index(self) -> None:
+        """Read the entries of complete records; of equal keys the last counts."""
         complete = (self.folder / "maps").stat().st_size // self.size
-        keys = (self.folder / "keys").read_bytes()
-        number = min(len(keys) // _DIGEST, complete)
-        return {keys[i * _DIGEST : (i + 1) * _DIGEST]: i for i in range(number)}
+        content = (self.folder / "index").read_bytes()
+        number = min(len(content) // _ENTRY.itemsize, complete)
+        self.entries = np.frombuffer(content, dtype=_ENTRY, count=number)
+        keys = self.entries["key"].tobytes()
+        parts = (keys[i * _DIGEST : (i + 1) * _DIGEST] for i in range(number))
+        self.index = {key: i for i, key in enumerate(parts) if key != _REMOVED}
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._read_index()
+            yield
 
     @contextmanager
     def appending(self) -> Iterator[Callable[[Sequence[bytes], NDArray[Any]], None]]:
         """A context with a function that appends records; only one process can be inside."""
-        with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self.index = self._read_index()
-            maps, keys = ((self.folder / name).open("r+b") for name in ("maps", "keys"))
-            with maps, keys:
-                maps.truncate(len(self.index) * self.size)
-                keys.truncate(len(self.index) * _DIGEST)
+        with self._locked():
+            maps, index = ((self.folder / name).open("r+b") for name in ("maps", "index"))
+            with maps, index:
+                number = len(self.entries)
+                maps.truncate(number * self.size)
+                index.truncate(number * _ENTRY.itemsize)
                 maps.seek(0, os.SEEK_END)
-                keys.seek(0, os.SEEK_END)
+                index.seek(0, os.SEEK_END)
+                waiting: list[bytes] = []  # entries of records that may not be on disk yet
 
-                def append(new_keys: Sequence[bytes], records: NDArray[Any]) -> None:
-                    try:
+                def sync() -> None:
+                    maps.flush()
+                    os.fdatasync(maps.fileno())
+                    index.write(b"".join(waiting))
+                    index.flush()
+                    waiting.clear()
+
+                def append(keys: Sequence[bytes], records: NDArray[Any]) -> None:
+                    nonlocal number
+                    with self._storing():
                         maps.write(records.tobytes())
-                        maps.flush()
-                        keys.write(b"".join(new_keys))
-                        keys.flush()
-                    except OSError as error:
-                        why = error.strerror or error
-                        raise JobError(
-                            f"{self.folder}: cannot store more features ({why}); "
-                            "set PARTLABEL_CACHE to a larger disk"
-                        ) from error
-                    for key in new_keys:
-                        self.index[key] = len(self.index)
+                        for key, record in zip(keys, records, strict=True):
+                            checksum = zlib.crc32(record.tobytes())
+                            waiting.append(key + checksum.to_bytes(4, "little"))
+                            self.index[key] = number
+                            number += 1
+                        if len(waiting) * self.size > _UNSYNCED:
+                            sync()
 
-                yield append
+                try:
+                    yield append
+                finally:
+                    with self._storing():
+                        sync()
+            self._read_index()
 
-    def maps(self) -> NDArray[Any]:
-        """All records [m, *shape], memory-mapped."""
-        if not self.index:
-            return np.empty((0, *self.shape), dtype=self.kind)
-        shape = (len(self.index), *self.shape)
-        return np.memmap(self.folder / "maps", dtype=self.kind, mode="r", shape=shape)
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or error
+            raise JobError(
+                f"{self.folder}: cannot store more features ({why}); "
+                "set PARTLABEL_CACHE to a larger disk"
+            ) from error
+
+    def maps(self) -> StoredRecords:
+        """All records, memory-mapped."""
+        number = len(self.entries)
+        if not number:
+            empty = np.empty((0, *self.shape), dtype=self.kind)
+            return StoredRecords(self.folder, empty, np.empty(0, dtype=np.uint32))
+        shape = (number, *self.shape)
+        data = np.memmap(self.folder / "maps", dtype=self.kind, mode="r", shape=shape)
+        return StoredRecords(self.folder, data, self.entries["checksum"])
+
+    def remove_damaged(self) -> int:
+        """Compare all records with their checksums, remove the damaged ones, and count them."""
+        damaged = 0
+        with self._locked():
+            records = self.maps()
+            with (self.folder / "index").open("r+b") as index:
+                for number in self.index.values():
+                    try:
+                        records.read(np.array([number]))
+                    except JobError:
+                        index.seek(number * _ENTRY.itemsize)
+                        index.write(_REMOVED)
+                        damaged += 1
+            self._read_index()
+        return damaged
+
+
+def open_store(folder: Path) -> MapStore:
+    """A store that exists already."""
+    path = folder / "store.json"
+    try:
+        about = json.loads(path.read_bytes())
+        shape = tuple(int(size) for size in about["shape"])
+        if not shape or min(shape) < 1 or about["kind"] not in ("float16", "uint8"):
+            raise ValueError("another shape or data type than those of a store")
+        return MapStore(folder, shape, np.dtype(about["kind"]).type)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path}: not a store of features ({error})") from error
+
+
+def list_stores(cache: Path) -> list[Path]:
+    """The folders of the stores in a cache."""
+    return sorted(path.parent for path in cache.glob("*/store.json"))
 
 
 def fill(

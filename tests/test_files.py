@@ -3,12 +3,13 @@
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from partlabel.base.errors import InputError, JobError
-from partlabel.base.files import atomic_file, atomic_folder
+from partlabel.base.files import atomic_file, atomic_folder, atomic_group
 
 
 class BrokenError(Exception):
@@ -143,3 +144,50 @@ def test_standard_output_that_is_a_file_is_appended_to(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
     assert (tmp_path / "out").read_bytes() == b"before\nafter"
+
+
+def replace_all(paths: list[Path], after: Callable[[object], None] = lambda _: None) -> None:
+    with atomic_group(paths) as staged:
+        for path in staged:
+            path.write_text("new")
+        after(staged)
+
+
+def test_files_that_belong_together_are_replaced_together(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path in paths:
+        path.write_text("old")
+    with pytest.raises(BrokenError):
+        replace_all(paths, raise_after)
+    assert [path.read_text() for path in paths] == ["old"] * 3
+    with atomic_group(paths) as staged:
+        for path in staged:
+            path.write_text("new")
+        assert [path.read_text() for path in paths] == ["old"] * 3
+    assert [path.read_text() for path in paths] == ["new"] * 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
+
+
+def test_a_kill_leaves_no_older_companion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped at every moment of the replacement: a companion is new, or missing."""
+    original = Path.replace
+    for stop in range(3):
+        paths = [tmp_path / name for name in ("a", "b", "c")]
+        for path in paths:
+            path.write_text("old")
+        calls = 0
+
+        def replace(self: Path, target: Path, stop: int = stop) -> Path:
+            nonlocal calls
+            if calls == stop:
+                raise BrokenError
+            calls += 1
+            return original(self, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replace)
+            with pytest.raises(BrokenError):
+                replace_all(paths)
+        states = [path.read_text() if path.exists() else None for path in paths]
+        assert "old" not in states[1:]
+        assert states[0] in ("old", "new")

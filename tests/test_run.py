@@ -1,7 +1,10 @@
 """Runs on disk: the split is stored, runs can be moved, and only results must stay the same."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,15 @@ import yaml
 
 import partlabel
 from partlabel import LabelTable, read_labels, train
+from partlabel.base import files
 from partlabel.base.errors import FileError, InputError
+from partlabel.base.locks import locked
 from partlabel.cli import main
 from partlabel.judging.scoring import score
 from partlabel.training import selection
 from partlabel.training.arguments import make_settings, read_config, write_config
 from partlabel.training.checkpoint import load_state, same
-from partlabel.training.run import Run
+from partlabel.training.run import Run, file_hash
 from partlabel.training.selection import select
 from partlabel.training.settings import Execution, Settings
 
@@ -62,11 +67,57 @@ def test_a_split_that_does_not_fit_is_refused(run: Run) -> None:
     with pytest.raises(FileError, match=r"split\.safetensors: does not fit"):
         _ = Run(run.folder).selection
     (run.folder / "run.json").write_text(json.dumps(record))
-    LabelTable(["a"], record["classes"], np.zeros((1, len(record["classes"])), dtype=np.int8)).save(
-        run.folder / "labels.arrow"
-    )
+    blank = np.zeros((1, len(record["classes"])), dtype=np.int8)
+    LabelTable(["a"], record["classes"], blank).save(run.folder / "labels.arrow")
+    changed = record | {"labels_file": file_hash(run.folder / "labels.arrow")}
+    (run.folder / "run.json").write_text(json.dumps(changed))
     with pytest.raises(FileError, match="does not fit the labels"):
         _ = Run(run.folder).selection
+
+
+def test_labels_that_changed_are_not_used(run: Run) -> None:
+    """Whatever changed in the file: nothing of it is read."""
+    path = run.folder / "labels.arrow"
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        at = int(rng.integers(len(content) - 8))
+        path.write_bytes(
+            content[:at] + bytes(b ^ 255 for b in content[at : at + 8]) + content[at + 8 :]
+        )
+        with pytest.raises(FileError, match=r"labels\.arrow: damaged"):
+            _ = Run(run.folder).selection
+        assert main(["evaluate", str(run.folder), "--reserved"]) == 2
+
+
+def test_one_process_at_a_time_trains_into_a_folder(scene: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(FileError, match=f"in use by process {os.getpid()}"),
+    ):
+        train(scene / "partial.csv", scene / "images", tmp_path / "run", **TINY)
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **TINY)
+    assert run.finished
+    (tmp_path / "photos").mkdir()
+    shutil.copy(next((scene / "images").iterdir()), tmp_path / "photos")
+    with pytest.raises(FileError, match="is not empty"):
+        train(scene / "partial.csv", scene / "images", tmp_path / "photos", **TINY)
+    assert len(list((tmp_path / "photos").iterdir())) == 1  # no lock is left behind
+
+
+def test_temporary_files_of_dead_processes_are_swept(scene: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    mine = files._temporary_path(folder / "run.json")
+    dead = mine.with_name(mine.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
+    foreign = mine.with_name(f".0badhost-{ended.pid}-00.partial")
+    for path in (mine, dead, foreign):
+        path.write_text("")
+    train(scene / "partial.csv", scene / "images", folder, resume=True, **TINY)
+    assert [path.exists() for path in (mine, dead, foreign)] == [True, False, True]
 
 
 def test_a_run_moves_with_its_images(run: Run, tmp_path: Path) -> None:

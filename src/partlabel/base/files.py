@@ -1,16 +1,20 @@
 """Atomic writes: the old file stays until the new one is complete."""
 
 import errno
+import hashlib
 import os
 import secrets
 import shutil
+import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from partlabel.base.errors import InputError, JobError, PartlabelError
+
+_PARTIAL = ".partial"  # the end of the names of temporary files
 
 # errors that mean that the path is wrong; any other error means that writing failed
 _BAD_PATH_REASONS = {
@@ -42,8 +46,36 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _temporary_path(path: Path) -> Path:
-    """A new name in the same folder, so that a rename can replace ``path``."""
-    return path.with_name(f".{secrets.token_hex(6)}.partial")
+    """A new name in the same folder, so that a rename can replace ``path``.
+
+    It names the computer and the process, so that :func:`sweep` knows whether it is still needed.
+    """
+    return path.with_name(f".{_host()}-{os.getpid()}-{secrets.token_hex(6)}{_PARTIAL}")
+
+
+def _host() -> str:
+    """A short name of this computer that is valid in a file name."""
+    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files and folders in a folder whose process has ended."""
+    for path in folder.glob(f".{_host()}-*{_PARTIAL}"):
+        process = path.name.split("-")[1]
+        if process.isdigit() and not _is_running(int(process)):
+            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                path.unlink()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it runs, but belongs to someone else
+        return True
+    return True
 
 
 def _is_stream(path: Path) -> bool:
@@ -105,5 +137,29 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     except OSError as error:
         raise _write_error(Path(path), error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def atomic_group(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Files that belong together: write each to the path in its place, then all are replaced.
+
+    All new files are complete before the first old one is touched. If the process is killed while
+    they are being replaced, files after the first may be missing, but none is older than the first.
+    """
+    folder = paths[0].parent
+    temporary = _temporary_path(paths[0])
+    try:
+        temporary.mkdir()
+        staged = [temporary / path.name for path in paths]
+        yield staged
+        for path in paths[1:]:
+            path.unlink(missing_ok=True)
+        for new, path in zip(staged, paths, strict=True):
+            new.replace(path)
+        _sync_folder(folder)
+    except OSError as error:
+        raise _write_error(paths[0], error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -17,10 +17,13 @@ absolute path; every command that needs them also takes ``--images``.
 """
 
 import csv
+import hashlib
 import io
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from partlabel.base.errors import FileError, InputError
-from partlabel.base.files import atomic_file
+from partlabel.base.files import atomic_file, sweep
+from partlabel.base.locks import LOCK, locked
 from partlabel.labels import LabelTable
 from partlabel.learning.extensions import Artifacts, HasArtifacts
 from partlabel.learning.methods import METHODS, Method, Task
@@ -74,6 +78,7 @@ class Record(BaseModel):
     classes: list[str]
     side: list[str] | None = None
     labels: str  # a hash of the labels
+    labels_file: str  # a hash of labels.arrow
     train_rows: int
     val_rows: int
     reserved_rows: int
@@ -197,8 +202,10 @@ class Run:
     @cached_property
     def selection(self) -> Selection:
         """Which images and classes the run was trained, validated and tested on."""
-        labels = LabelTable.open(self._file("labels.arrow"))
-        record, path = self.record, self._file("split.safetensors")
+        record, file = self.record, self._file("labels.arrow")
+        if file_hash(file) != record.labels_file:
+            raise FileError(file, "damaged: not the labels that the run was trained on")
+        labels, path = LabelTable.open(file), self._file("split.safetensors")
         selection = load_selection(path, labels, record.classes, record.side)
         sizes = len(selection.train), len(selection.val), len(selection.reserved)
         if sizes != (record.train_rows, record.val_rows, record.reserved_rows):
@@ -328,22 +335,43 @@ def load(run: str | os.PathLike[str]) -> Classifier:
     return Run(run).classifier()
 
 
-def open_folder(run: Run, record: Record, *, resume: bool) -> bool:
-    """Make the folder of a run, or check that it may go on; returns whether it is finished."""
+def file_hash(path: Path) -> str:
+    """A hash of the content of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+@contextmanager
+def open_folder(run: Run, record: Record, *, resume: bool) -> Iterator[bool]:
+    """Make the folder of a run, or check that it may go on; yields whether it is finished.
+
+    The folder is locked within the block: no other process can train into it.
+    """
     folder = run.folder
     if folder.exists() and not folder.is_dir():
         raise FileError(folder, "is a file; name a new folder with --out")
-    if not resume and folder.is_dir() and any(folder.iterdir()):
-        raise FileError(folder, "is not empty; add --resume to go on, or name another with --out")
-    if run.exists():
-        before = run.record
-        _check_same(folder, before, record)
-        return before.finished
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(folder, f"cannot be made ({error.strerror})") from error
-    return False
+    if not resume:
+        _check_empty(folder)
+    with locked(folder):
+        sweep(folder)
+        if not resume:
+            _check_empty(folder)  # again: another process may have been first
+        if run.exists():
+            before = run.record
+            _check_same(folder, before, record)
+            if before.finished:
+                yield True
+                return
+        yield False
+
+
+def _check_empty(folder: Path) -> None:
+    if {path.name for path in folder.iterdir()} - {LOCK}:
+        raise FileError(folder, "is not empty; add --resume to go on, or name another with --out")
 
 
 def _check_same(folder: Path, before: Record, now: Record) -> None:

@@ -29,7 +29,14 @@ from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
 from partlabel.training.progress import Progress
-from partlabel.training.run import ImagesFolder, Record, Run, make_task, open_folder
+from partlabel.training.run import (
+    ImagesFolder,
+    Record,
+    Run,
+    file_hash,
+    make_task,
+    open_folder,
+)
 from partlabel.training.selection import (
     Selection,
     by_humans,
@@ -87,21 +94,33 @@ def train(
         classes=selection.classes,
         side=selection.side,
         labels=_digest(table),
+        labels_file="",  # known once it is written
         train_rows=len(selection.train),
         val_rows=len(selection.val),
         reserved_rows=len(selection.reserved),
     )
-    if open_folder(run, record, resume=resume):
-        return run
-    run.keep_inputs(chosen)
-    torch.manual_seed(key(chosen.seed, "init"))
+    with open_folder(run, record, resume=resume) as finished:
+        if not finished:
+            _train_into(run, record, selection, paths)
+    return run
+
+
+def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int, Path]) -> None:
+    """Train, or go on with a training, in the folder of a run."""
+    settings = record.settings
+    run.keep_inputs(settings)
+    torch.manual_seed(key(settings.seed, "init"))
     model, method = run.build(record, pretrained=True)
-    method.prepare(make_task(selection, chosen, run.folder))  # may raise: nothing is written yet
-    if not run.exists():
-        table.save(run.folder / "labels.arrow")
+    method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written yet
+    if run.exists():
+        labels_hash = run.record.labels_file
+    else:
+        selection.labels.save(run.folder / "labels.arrow")
         selection.save(run.folder / "split.safetensors")
+        labels_hash = file_hash(run.folder / "labels.arrow")
+    record = record.model_copy(update={"labels_file": labels_hash})
     run.write(record)
-    with watch(run, tensorboard=execution.tensorboard) as monitor:
+    with watch(run, tensorboard=run.execution.tensorboard) as monitor:
         monitor.note(_describe(selection))
         if len(selection.val) and not has_both_kinds(selection.validation):
             monitor.warn(
@@ -111,7 +130,6 @@ def train(
             )
         _fit(run, record, model, method, selection, paths, monitor)
     give_back_memory()
-    return run
 
 
 def _execution(settings: dict[str, Any]) -> Execution:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from partlabel.base.files import atomic_group
 from partlabel.base.text_tables import html_table, text_table
 from partlabel.judging.completion.assessment import Assessment
 from partlabel.labels import ABSENT, PRESENT, LabelTable
@@ -126,11 +127,12 @@ class Completion:
         >>> [file.name for file in files_of("labels.csv")]
         ['labels.csv', 'labels.guarantees.csv', 'labels.suspects.csv']
         """
-        table, guarantees, suspects = files_of(path)
-        write_labels(self.table, table, format)
-        self._write_guarantees(guarantees)
-        self._write_suspects(suspects)
-        return [table, guarantees, suspects]
+        paths = files_of(path)
+        with atomic_group(paths) as (table, guarantees, suspects):
+            write_labels(self.table, table, format)
+            self._write_guarantees(guarantees)
+            self._write_suspects(suspects)
+        return list(paths)
 
     def _write_guarantees(self, path: Path) -> None:
         """One line per value of each class: what is filled in, and how it was tested."""

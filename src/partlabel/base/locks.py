@@ -1,0 +1,35 @@
+"""A folder that one process at a time may write to.
+
+Locks are those of the operating system (``flock``): they end with the process, however it ends.
+"""
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from partlabel.base.errors import FileError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of an existing folder; an error names the process that holds it already."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise FileError(folder, f"cannot write here ({error.strerror})") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
+            raise FileError(folder, f"is in use by {holder}; wait for it, or stop it") from None
+        os.ftruncate(handle, 0)
+        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+    finally:
+        os.close(handle)  # which also unlocks

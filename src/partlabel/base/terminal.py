@@ -1,18 +1,46 @@
 """Terminal output: lines, warnings, errors and progress bars. Imports little, to start fast."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+# control characters but line feed and tab, and marks that change the direction of text
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Text without characters that control a terminal; they are shown as escape sequences.
+
+    Names of files and classes come from anywhere, and a terminal would obey them.
+
+    >>> printable("a\x1b[31mb"), printable("x\u202ey")
+    ('a\\x1b[31mb', 'x\\u202ey')
+    """
+    return _UNPRINTABLE.sub(lambda match: ascii(match.group())[1:-1], text)
+
+
+class _SafeConsole(Console):
+    """A console that shows control characters in text instead of obeying them."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print text and tables."""
+        super().print(
+            *(printable(item) if isinstance(item, str) else item for item in objects), **options
+        )
+
 
 def console(stderr: bool = False) -> Console:
     """A console that neither cuts nor wraps lines when its output goes to a file or a pipe."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    return _SafeConsole(
         file=stream,
         width=None if stream.isatty() else 10_000,
         highlight=False,

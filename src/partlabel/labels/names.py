@@ -12,6 +12,10 @@ from partlabel.base.errors import InputError, some
 
 _CHUNK = 1 << 16
 
+_INVALID = r"^$|[\x00-\x1f\x7f\x{FFFE}\x{FFFF}]"
+_DIRECTIONS = r"\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}"
+_INVALID_CLASS = rf"{_INVALID}|[\x{{80}}-\x{{9F}}{_DIRECTIONS}]"
+
 
 class Names(Sequence[str]):
     """A read-only list of strings backed by an Arrow array, which may be memory-mapped.
@@ -92,8 +96,9 @@ def _to_arrow(names: Iterable[str]) -> pa.Array:
 def check_names(kind: str, names: Names) -> None:
     """Raise an error for names that are empty, repeated, or contain control characters."""
     array = names.plain()
-    if _may_be_invalid(array):
-        invalid = pc.match_substring_regex(array, r"^$|[\x00-\x1f\x7f\x{FFFE}\x{FFFF}]")
+    strict = kind == "class"  # class names are shown everywhere, and there are few
+    if strict or _may_be_invalid(array):
+        invalid = pc.match_substring_regex(array, _INVALID_CLASS if strict else _INVALID)
         position = invalid.index(True).as_py()
         if position >= 0:
             raise InputError(

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from partlabel.base.errors import count, some
-from partlabel.base.terminal import console, say
+from partlabel.base.terminal import console, printable, say
 from partlabel.judging.completion import Completion
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
@@ -54,13 +54,13 @@ def grid(columns: list[tuple[str, bool]], rows: list[list[str]]) -> Table:
     for number, (title, numeric) in enumerate(columns):
         widest = max([len(title), *(len(row[number]) for row in rows)])
         table.add_column(
-            title,
+            printable(title),
             justify="right" if numeric else "left",
             no_wrap=True,
             min_width=widest if numeric else None,
         )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     return table
 
 

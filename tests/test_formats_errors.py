@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -412,3 +414,19 @@ def read_or_input_error(content: bytes, format: str | None) -> None:
         assert table.dense().shape == table.shape
     else:
         assert str(path) in message
+
+
+def test_a_small_file_with_very_many_rows_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are counted before it is read, against the memory of the computer."""
+    path, rows = tmp_path / "bomb.parquet", 1_000_000
+    same = pa.array(np.zeros(rows, dtype=np.int32))
+    columns = {
+        name: pa.array([value]).take(same) for name, value in (("image", "a"), ("class", "c"))
+    }
+    pq.write_table(pa.table({**columns, "value": same}), path)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr("partlabel.labels.formats.parquet.physical_memory", lambda: 100_000_000)
+    with pytest.raises(InputError, match=r"1,000,000 rows x 3 columns need about 0\.1 GB"):
+        read_labels(path)

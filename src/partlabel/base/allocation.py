@@ -1,6 +1,7 @@
 """How this process gets memory from the system and returns it."""
 
 import ctypes
+import os
 import sys
 from typing import Any
 
@@ -40,3 +41,8 @@ def _glibc_function(name: str) -> Any:
         return getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
         return None
+
+
+def physical_memory() -> int:
+    """Bytes of memory that this computer has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

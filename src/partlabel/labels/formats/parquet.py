@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from partlabel.base.allocation import physical_memory
 from partlabel.labels.formats.delimited import Delimited
 from partlabel.labels.formats.source import Source
 
@@ -18,15 +19,33 @@ class ParquetTable(Delimited):
         return [f"row {record + 1:,}" for record in records]
 
 
+_CELL = 32  # bytes that a cell takes while a file is read, roughly
+
+
 def read_parquet(source: Source) -> Delimited:
-    """Read a whole Parquet file; values become text, so that the checks for text tables apply."""
+    """Read a whole Parquet file; values become text, so that the checks for text tables apply.
+
+    A small file can hold very many rows. One that would need more than half of the memory of this
+    computer is an error, before it is read.
+    """
     try:
+        metadata = pyarrow.parquet.read_metadata(source.for_arrow())
+        _check_size(source, metadata.num_rows, metadata.num_columns)
         table = pyarrow.parquet.read_table(source.for_arrow())
         table.validate(full=True)
         columns = [_as_text(column) for column in table.itercolumns()]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise source.error(f"cannot be read as Parquet ({error})") from error
     return ParquetTable(source, list(table.column_names), columns)
+
+
+def _check_size(source: Source, rows: int, columns: int) -> None:
+    need, limit = rows * columns * _CELL, physical_memory() // 2
+    if need > limit:
+        raise source.error(
+            f"{rows:,} rows x {columns:,} columns need about {need / 1e9:,.1f} GB, and the limit "
+            f"is half of the memory here, {limit / 1e9:,.1f} GB; split the file"
+        )
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.DictionaryArray:

@@ -1,4 +1,4 @@
-"""Completion: labels filled in are right as often as promised, and known ones stay."""
+"""Completion: labels filled in are right as often as guaranteed, and known ones stay."""
 
 import csv
 from contextlib import nullcontext
@@ -59,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     ("strategy", "proportion", "method", "present"),
     [("partial", 0.4, "bce", True), ("single-positive", None, "em", False)],
 )
-def test_what_is_promised_holds(
+def test_guarantees_hold(
     place: Place, strategy: str, proportion: float | None, method: str, present: bool
 ) -> None:
     """Over draws of the hidden labels, the holdout and the weights; the truth is known here."""
@@ -85,7 +85,7 @@ def test_what_is_promised_holds(
         for j in range(len(labels.classes)):
             pairs += filled[:, j].any()
             below += filled[:, j].any() and right[filled[:, j], j].mean() < 0.95
-    # in 5% of cases a promise may be broken; more than this would be seen once in a hundred times
+    # 5% may be wrong; more than this would happen by chance once in a hundred times
     assert broken <= binom.ppf(0.99, made, 0.05)
     assert below <= binom.ppf(0.99, pairs, 0.05)
     assert pairs > 40
@@ -205,7 +205,7 @@ def test_other_ways_to_ask_are_told(place: Place) -> None:
         ("partial", {"val": 0.0}, "no validation images"),
     ],
 )
-def test_without_evidence_nothing_is_promised(
+def test_without_evidence_nothing_is_guaranteed(
     place: Place, strategy: str, more: dict[str, Any], why: str
 ) -> None:
     proportion = 0.4 if strategy == "partial" else None

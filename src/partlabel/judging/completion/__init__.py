@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from partlabel.base.errors import InputError
-from partlabel.judging.completion.assessment import Assessment, Guarantee, assess
+from partlabel.judging.completion.assessment import Assessment, assess
 from partlabel.judging.completion.notes import (
     better_alternatives,
     classes_without_labels,
@@ -19,6 +19,7 @@ from partlabel.judging.completion.notes import (
 from partlabel.judging.completion.result import Completion, Suspect, files_of
 from partlabel.judging.scoring import Scored, Scores, filled_table, score
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
+from partlabel.metrics.guarantee import Basis
 from partlabel.training.run import Run
 from partlabel.training.selection import Selection
 
@@ -38,7 +39,7 @@ _LITTLE = 0.5  # share of the unknown labels: if less is filled in, alternatives
 def complete_run(
     run: Run,
     min_precision: float = 0.95,
-    guarantee: Guarantee | None = None,
+    guarantee: Basis | None = None,
 ) -> Completion:
     """Fill in the unknown labels of a run's own table. Known labels are never changed.
 
@@ -46,7 +47,7 @@ def complete_run(
         run: a finished run.
         min_precision: share of the labels filled in that must be correct, for the present and for
             the absent labels of each class (or of pooled classes), with a confidence of 95%.
-        guarantee: see :func:`guarantee.make_promises`.
+        guarantee: the basis of the guarantee, see :func:`guarantee.find_guarantees`.
     """
     check_precision(min_precision)
     selection = run.selection
@@ -55,13 +56,13 @@ def complete_run(
     held_out = [rows[scored.readable[rows]] for rows in (selection.val, selection.reserved)]
     val, reserved = ((table.subset(rows), scored.scores[rows]) for rows in held_out)
 
-    def assess_at(precision: float, basis: Guarantee | None) -> Assessment:
+    def assess_at(precision: float, basis: Basis | None) -> Assessment:
         return assess(selection.training, val, reserved, precision, basis, run.settings.seed)
 
     assessment = assess_at(min_precision, guarantee)
     readable = scored.readable[:, None]
     logits = assessment.calibration.logits(np.where(readable, scored.scores, 0.5))
-    values = np.where(readable, assessment.promises.decide(logits), 0)
+    values = np.where(readable, assessment.guarantees.decide(logits), 0)
     unknown = (known == 0) & readable
     reason = why_nothing(selection, run.settings.reserve, min_precision)
     notes = [reason] if reason else []
@@ -71,7 +72,7 @@ def complete_run(
         for option, precision, basis in _weaker_guarantees(min_precision, guarantee):
             if share >= _LITTLE:
                 break
-            decided = assess_at(precision, basis).promises.decide(logits)
+            decided = assess_at(precision, basis).guarantees.decide(logits)
             alternatives[option] = float(np.mean(decided[unknown] != 0))
             if precision < min_precision and alternatives[option] > share:
                 break
@@ -119,8 +120,8 @@ def _full_table(
 
 
 def _weaker_guarantees(
-    precision: float, guarantee: Guarantee | None
-) -> Iterator[tuple[str, float, Guarantee | None]]:
+    precision: float, guarantee: Basis | None
+) -> Iterator[tuple[str, float, Basis | None]]:
     """Weaker guarantees: the option that asks for it, its precision and its basis."""
     if guarantee != "pooled":
         yield "--guarantee pooled (all classes together)", precision, "pooled"

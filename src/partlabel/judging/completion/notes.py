@@ -43,8 +43,8 @@ def why_nothing(selection: Selection, reserve: float, precision: float) -> str:
 def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
     """Which classes get no label, and why."""
     precision = assessment.precision
-    both = zip(assessment.promises.present, assessment.promises.absent, strict=True)
-    without = [j for j, promises in enumerate(both) if not any(one.basis for one in promises)]
+    pairs = zip(assessment.guarantees.present, assessment.guarantees.absent, strict=True)
+    without = [j for j, pair in enumerate(pairs) if not any(one.basis for one in pair)]
     if not without:
         return ""
     absent, names = selection.validation.counts().absent, selection.classes

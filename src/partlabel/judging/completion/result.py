@@ -101,9 +101,9 @@ class Completion:
         """The classes whose labels are filled in, by value and by the kind of test."""
         bases: tuple[Basis, ...] = ("class", "pooled")
         for value in _WORDS:
-            promises = self.assessment.promises.of(value)
+            guarantees = self.assessment.guarantees.of(value)
             for basis in bases:
-                classes = [j for j, promise in enumerate(promises) if promise.basis == basis]
+                classes = [j for j, guarantee in enumerate(guarantees) if guarantee.basis == basis]
                 if classes:
                     yield Group(value, basis, classes)
 
@@ -111,7 +111,7 @@ class Completion:
         """Header and rows of a table: what is filled in, and how the test of it came out."""
         rows = []
         for value, basis, classes in self.groups():
-            limits = [self.assessment.promises.of(value)[j].limit for j in classes]
+            limits = [self.assessment.guarantees.of(value)[j].limit for j in classes]
             limits = limits[:1] if basis == "pooled" else limits
             right, tested = sum(one.right for one in limits), sum(one.tested for one in limits)
             tests = "each class on its own" if basis == "class" else "all classes together"
@@ -144,7 +144,7 @@ class Completion:
             )
             for value, basis, classes in self.groups()
             for j in classes
-            for limit in [self.assessment.promises.of(value)[j].limit]
+            for limit in [self.assessment.guarantees.of(value)[j].limit]
         ]
         write_delimited(path, [*header, "counted_as", "at_least", "threshold"], lines)
 

@@ -100,6 +100,7 @@ ceiling: all labels
     start = time.monotonic()
     assert main([*call, "--resume"]) == 0  # everything is finished
     assert time.monotonic() - start < 10  # not a minute of training
+    assert "comparing: 14 trainings\n  14 of 14 are already finished\n" in capsys.readouterr().out
     assert (tmp_path / "out" / "results.csv").read_text().splitlines() == lines
     # a method is not given the test split
     run = next((tmp_path / "out" / "cells").glob("AN-single-*-seed1-*"))

@@ -173,7 +173,7 @@ def test_commands_write_what_it_rests_on(
         ("--min-precision=95", "did you mean 0.95"),
         ("--to=yolo", "yolo"),
         ("--out=/dev/null", "three files"),
-        (f"--out={tmp_path}/no/such.csv", "no such folder"),
+        (f"--out={tmp_path}/no/such.csv", "its folder does not exist"),
     ):
         call = ["complete", str(run.folder), "-o", str(out), "--overwrite", wrong, *cache]
         assert main(call) == 2

@@ -95,6 +95,8 @@ def run_cells(
         The results, in the order of the cells.
     """
     waiting = {cell.name for cell in cells if not setup.result_file(cell, test).is_file()}
+    if len(waiting) < len(cells):
+        say(f"  {len(cells) - len(waiting):,} of {len(cells):,} are already finished")
     durations: list[float] = []
     results: dict[str, Result] = {}
     for number, result in enumerate(_results(setup, cells, test), start=1):

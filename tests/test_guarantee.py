@@ -116,7 +116,7 @@ def test_cells_of_an_image_do_not_count_as_independent() -> None:
     assert made <= binom.ppf(0.999, draws, 0.05)
     cells = LabelledCells(np.ones(6), np.ones(6, dtype=bool), np.array([0, 0, 0, 1, 1, 1]))
     limit = cells.at_threshold(0.5)
-    assert limit.tested / limit.alike == 2
+    assert limit.counted_as == 2
     assert limit.precision == at_least(2, 2)
 
 

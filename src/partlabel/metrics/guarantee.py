@@ -61,8 +61,8 @@ class LabelledCells(NamedTuple):
         inside = self.confidence >= threshold
         tested, right = int(inside.sum()), int(self.correct[inside].sum())
         per_image = np.bincount(self.image[inside])
-        alike = float((per_image**2).sum()) / tested if tested else 1.0
-        return Limit(threshold, tested, right, alike)
+        design_effect = float((per_image**2).sum()) / tested if tested else 1.0
+        return Limit(threshold, tested, right, design_effect)
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,29 @@ class Limit:
         threshold: least confidence of a label that is filled in; infinite if none is.
         tested: number of labelled cells at or above the threshold.
         right: number of these cells for which the model was right.
-        alike: design effect, the number of cells that count as one. Errors within an image may be
-            correlated. The worst case is assumed, in which all cells of an image are right or wrong
-            together. So a pool of classes counts images, not labels.
+        design_effect: number of cells that count as one. Errors within an image may be correlated.
+            The worst case is assumed, in which all cells of an image are right or wrong together.
+            So a pool of classes counts images, not labels.
     """
 
     threshold: float = math.inf
     tested: int = 0
     right: int = 0
-    alike: float = 1.0
+    design_effect: float = 1.0
+
+    @property
+    def counted_as(self) -> float:
+        """The number of independent cells that the tested cells count as."""
+        return self.tested / self.design_effect
 
     @property
     def precision(self) -> float:
         """Lower bound of the true precision, with a confidence of 95%."""
-        return at_least(self.right / self.alike, self.tested / self.alike)
+        return at_least(self.right / self.design_effect, self.counted_as)
 
     def p_value(self, precision: float) -> float:
         """The p-value of the hypothesis that the true precision is at most ``precision``."""
-        right, tested = self.right / self.alike, self.tested / self.alike
+        right, tested = self.right / self.design_effect, self.counted_as
         return float(betainc(right, tested - right + 1, precision)) if right else 1.0
 
 

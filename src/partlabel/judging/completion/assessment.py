@@ -16,7 +16,7 @@ from partlabel.training.selection import by_humans
 
 Scores = NDArray[np.float64]
 
-_MORE = 0.1  # images with this share more labels than training images are labelled differently
+_MORE = 0.1  # share of additional labels above which images count as labelled differently
 
 
 class Share(NamedTuple):
@@ -81,7 +81,10 @@ def assess(
         guarantees,
         reliability(reserved[1][known], present),
         reliability(expit(second.scores[known]), present),
-        {v: float(np.mean(decided == v)) if len(decided) else 0.0 for v in (PRESENT, ABSENT)},
+        {
+            value: float(np.mean(decided == value)) if len(decided) else 0.0
+            for value in (PRESENT, ABSENT)
+        },
         expected_share(second.scores, known),
     )
 

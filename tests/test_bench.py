@@ -1,4 +1,4 @@
-"""Methods compared: specs, cells, tables and curves."""
+"""Comparison of methods: specs, cells, tables and curves."""
 
 import csv
 import io
@@ -23,9 +23,9 @@ from partlabel.output.bench.jobs import label_shares
 from partlabel.output.bench.sheets import on_terminal
 from partlabel.output.bench.spec import (
     Spec,
-    at_the_edge,
     choices,
     combinations,
+    edge_warnings,
     read_table,
 )
 from partlabel.output.bench.tables import FIGURES
@@ -49,8 +49,8 @@ def result(
     }
 
 
-def joined(*those: str) -> str:
-    return "".join(f"{line}\n" for line in those)
+def joined(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def test_bench(scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,21 +83,26 @@ ceiling: all labels
         assert f"| {figure} | {columns} | full |" in table
         assert f"| {figure}, difference to AN | {columns} |\n" in table
         assert f"| {figure}, % of the gap from AN to all labels | {columns} |\n" in table
-        assert text.count(f" {figure} ") == 1
+        assert [line.split()[:1] for line in text.splitlines()].count([figure]) == 1
     assert (tmp_path / "out" / "table.tex").read_text().count(r"\begin{tabular}") == 6
+    assert "choosing settings: 14 trainings\n  1/14 AN, single-positive, seed 0, lr 0.001: " in text
+    assert "comparing: 14 trainings\n  1/14 AN, single-positive, seed 0, lr 0.0" in text
+    assert text.count(": validation mAP ") == text.count(": test mAP ") == 14
     assert "min left)" in text
     assert (tmp_path / "out" / "curves.svg").read_text().startswith("<svg")
     lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 3 * 2 + 2
-    by_name = list(csv.DictReader(lines))
-    assert all(line["known"] == line["clean"] for line in by_name)
-    assert [line["clean"] for line in by_name if line["strategy"] == "full"] == ["1.0", "1.0"]
+    records = list(csv.DictReader(lines))
+    assert all(record["known"] == record["clean"] for record in records)
+    full = [record["clean"] for record in records if record["strategy"] == "full"]
+    assert full == ["1.0", "1.0"]
     assert main(call) == 2
     start = time.monotonic()
-    assert main([*call, "--resume"]) == 0  # everything is done
+    assert main([*call, "--resume"]) == 0  # everything is finished
     assert time.monotonic() - start < 10  # not a minute of training
+    assert "comparing: 14 trainings\n  14 of 14 are already finished\n" in capsys.readouterr().out
     assert (tmp_path / "out" / "results.csv").read_text().splitlines() == lines
-    # the test split is not in what a method was given
+    # a method is not given the test split
     run = next((tmp_path / "out" / "cells").glob("AN-single-*-seed1-*"))
     assert set(Run(run / "run").selection.labels.splits or []) == {"train", "holdout"}
 
@@ -115,13 +120,13 @@ ceiling: all labels
         ("methods: [{name: bce, method: bce}]\nbaseline: bec", "did you mean 'bce'"),
         ("methods: [{name: bce, method: bce}]\nceiling: bce", "needs a baseline"),
         ("methods: [{name: a, method: bce, only: [partial]}]", "there is no strategy 'partial'"),
-        ("methods: [{name: a, method: an, choose: {lr: []}}]", "nothing to choose from"),
+        ("methods: [{name: a, method: an, choose: {lr: []}}]", "no values to choose from"),
         (
             "methods: [{name: a, method: an, choose: []}]",
             "methods.0.choose: Value should have at least 1",
         ),
         ("methods: [{name: a, method: an, choose: {lr: 0.1}}]", "methods.0.choose.0.lr"),
-        ("methods: [{name: a, method: an}]\nseeds: [0, 0]", "each once"),
+        ("methods: [{name: a, method: an}]\nseeds: [0, 0]", "each number only once"),
         ("methods: [", "not a spec"),
     ],
 )
@@ -133,7 +138,7 @@ def test_bad_specs(
     assert message in capsys.readouterr().err
 
 
-def test_an_entry_may_have_its_own_choice_and_leave_out_strategies(
+def test_an_entry_can_have_its_own_choice_and_leave_out_strategies(
     scene: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "s.yaml").write_text(
@@ -147,8 +152,8 @@ methods:
 """
     )
     spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
-    found = [(entry.name, strategy, share) for entry, strategy, share in combinations(spec)]
-    assert found == [
+    names = [(entry.name, strategy, share) for entry, strategy, share in combinations(spec)]
+    assert names == [
         *(("a", strategy, share) for strategy, share in LABELS),
         *(("b", strategy, share) for strategy, share in LABELS[1:]),
         ("c", "full", None),
@@ -158,7 +163,7 @@ methods:
     assert list(choices(spec, spec.methods[2])) == [{}]
 
 
-def test_a_file_without_splits_gets_them(scene: Path, tmp_path: Path) -> None:
+def test_a_file_without_splits_is_split(scene: Path, tmp_path: Path) -> None:
     table = read_labels(scene / "partial.csv")
     write_labels(table.with_splits(None), tmp_path / "t.csv")
     spec = Spec.model_validate(
@@ -177,16 +182,17 @@ def test_a_file_without_splits_gets_them(scene: Path, tmp_path: Path) -> None:
             "methods": [{"name": "a", "method": "bce"}],
         }
     )
-    cut = read_table(spec)
-    assert cut.splits is not None
-    assert 0 < cut.in_split("test").sum() < cut.in_split("train").sum()
-    told: list[str] = []
-    (found,) = run_spec(spec, tmp_path / "out", say=told.append).results
-    assert found["evaluated_classes"] > 0
-    assert any("of the labels to train on are known" in line for line in told)
+    split = read_table(spec)
+    assert split.splits is not None
+    assert 0 < split.in_split("test").sum() < split.in_split("train").sum()
+    messages: list[str] = []
+    (figures,) = run_spec(spec, tmp_path / "out", say=messages.append).results
+    assert figures["evaluated_classes"] > 0
+    assert any("of the training labels are known" in message for message in messages)
+    assert "comparing: 1 training" in messages
 
 
-def test_a_choice_among_several_grids_and_at_their_edges(scene: Path, tmp_path: Path) -> None:
+def test_choices_from_several_grids_and_edge_warnings(scene: Path, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         """
 strategies: [{strategy: single-positive}]
@@ -204,15 +210,15 @@ methods: [{name: a, method: an}]
         *({"optimizer": "adam", "lr": lr} for lr in (0.001, 0.01)),
         *({"optimizer": "lbfgs", "weight_decay": decay} for decay in (0, 0.001, 0.01, "1e-1")),
     ]
-    assert at_the_edge(spec, entry, {"optimizer": "lbfgs", "weight_decay": "1e-1"}) == [
-        "weight_decay = 0.1 is the largest tried"
+    assert edge_warnings(spec, entry, {"optimizer": "lbfgs", "weight_decay": "1e-1"}) == [
+        "weight_decay = 0.1 is the largest value tried; a larger one may be better"
     ]
     for inner in (
         {"optimizer": "lbfgs", "weight_decay": 0.01},
         {"optimizer": "lbfgs", "weight_decay": 0},  # nothing is smaller
         {"optimizer": "adam", "lr": 0.001},  # of two, one is always at an edge
     ):
-        assert at_the_edge(spec, entry, inner) == []
+        assert edge_warnings(spec, entry, inner) == []
 
 
 LABELS: list[tuple[str, float | None]] = [
@@ -270,7 +276,7 @@ def test_tables_of_chosen_figures() -> None:
     )
 
 
-def test_figures_stand_side_by_side_when_all_methods_have_the_same_labels() -> None:
+def test_figures_are_side_by_side_if_all_methods_have_the_same_labels() -> None:
     results = [
         result("AN", strategy="single-positive", proportion=None, mAP=0.5, OF1=0.25),
         result("APL", strategy="single-positive", proportion=None, mAP=0.7, pseudo_labels=7.0),
@@ -302,8 +308,8 @@ def test_differences_are_paired_by_labels_and_seed() -> None:
         result("WAN", 3, mAP=0.9),
         result("all labels", 0, "full", None, mAP=0.9),
     ]
-    below = tables(results, ["mAP"], "AN").markdown().split("\n\n")[1] + "\n"
-    assert below == joined(
+    second = tables(results, ["mAP"], "AN").markdown().split("\n\n")[1] + "\n"
+    assert second == joined(
         "| mAP, difference to AN | partial 50% |",
         "| --- | --- |",
         "| EM | +2.00 ± 1.00 (p = 0.074) |",
@@ -311,42 +317,42 @@ def test_differences_are_paired_by_labels_and_seed() -> None:
     )
 
 
-def test_the_gap_that_is_closed() -> None:
+def test_share_of_the_gap_to_the_ceiling() -> None:
     results = [
         *(result("AN", seed, mAP=0.5 + seed / 10) for seed in range(3)),
         *(result("EM", seed, mAP=0.6 + seed / 10) for seed in range(3)),
         *(result("all labels", seed, "full", None, mAP=0.9) for seed in (0, 1)),
     ]
-    below = tables(results, ["mAP"], "AN", "all labels").markdown().split("\n\n")[2]
-    # 0.2 of 0.7; of the third seed nobody knows the ceiling
-    assert below == joined(
+    third = tables(results, ["mAP"], "AN", "all labels").markdown().split("\n\n")[2]
+    # 0.2 of 0.7; the third seed is left out, since the ceiling lacks it
+    assert third == joined(
         "| mAP, % of the gap from AN to all labels | partial 50% |",
         "| --- | --- |",
         "| EM | 28.57 |",
     )
 
 
-def test_a_ceiling_on_the_same_labels_is_compared_with_those() -> None:
+def test_a_ceiling_is_taken_from_the_same_labels_if_it_has_them() -> None:
     figures = {"AN": (0.5, 0.5), "EM": (0.6, 0.6), "oracle": (0.7, 0.9)}
     results = [
         result(name, 0, proportion=share, mAP=mAP)
         for name, pair in figures.items()
         for share, mAP in zip((0.1, 0.5), pair, strict=True)
     ]
-    below = tables(results, ["mAP"], "AN", "oracle").sheets[2]
-    assert below.rows == [["EM", "50.00", "25.00"]]
-    for one in results:  # a ceiling that is none
+    third = tables(results, ["mAP"], "AN", "oracle").sheets[2]
+    assert third.rows == [["EM", "50.00", "25.00"]]
+    for one in results:  # a ceiling that is not above the baseline
         one["mAP"] = 0.5 if one["method"] == "oracle" else one["mAP"]
     assert tables(results, ["mAP"], "AN", "oracle").sheets[2].rows == [["EM", "", ""]]
 
 
-def test_words_cannot_break_a_table() -> None:
+def test_special_characters_are_escaped() -> None:
     results = [result("a|b", mAP=0.5), result("[c]", mAP=0.25), result("d", mAP=math.nan)]
-    found = tables(results, ["mAP"], "[c]")
-    assert found.markdown().splitlines()[2] == r"| a\|b | **50.00** |"
-    assert found.sheets[0].rows[2] == ["d", ""]
+    summary = tables(results, ["mAP"], "[c]")
+    assert summary.markdown().splitlines()[2] == r"| a\|b | **50.00** |"
+    assert summary.sheets[0].rows[2] == ["d", ""]
     out = io.StringIO()
-    Console(file=out, width=200).print(on_terminal(found.sheets[1]))
+    Console(file=out, width=200).print(on_terminal(summary.sheets[1]))
     assert "difference to [c]" in out.getvalue()
 
 
@@ -358,27 +364,27 @@ def test_differences_have_the_p_value_of_a_paired_test() -> None:
         for name, values in (("a", first), ("b", second))
         for seed, value in enumerate(values)
     ]
-    word = tables(results, ["mAP"], "a").sheets[1].rows[0][1]
-    assert word.endswith(f"(p = {ttest_rel(second, first).pvalue:.2g})")
+    text = tables(results, ["mAP"], "a").sheets[1].rows[0][1]
+    assert text.endswith(f"(p = {ttest_rel(second, first).pvalue:.2g})")
 
 
 @pytest.mark.parametrize("strategy", ["partial", "noisy+"])
-def test_known_and_clean_are_shares_of_what_is_trained_on(strategy: str) -> None:
+def test_known_and_clean_are_shares_of_the_training_cells(strategy: str) -> None:
     values = np.where(np.random.default_rng(0).random((40, 10)) < 0.4, 1, -1)
     names = [f"i{i}" for i in range(40)]
     truth = LabelTable(names, list("abcdefghij"), values, ["train"] * 30 + ["test"] * 10)
-    share = 0.5 if strategy == "partial" else None
-    labels = simulate.hide(truth, strategy, share, 0, "train", holdout=0.2)
-    found = label_shares(labels, truth, "train")
+    proportion = 0.5 if strategy == "partial" else None
+    labels = simulate.hide(truth, strategy, proportion, 0, "train", holdout=0.2)
+    shares = label_shares(labels, truth, "train")
     rows = [i for i, name in enumerate(labels.splits or []) if name == "train"]
-    given, true = labels.dense(rows), values[rows]
+    trained, true = labels.dense(rows), values[rows]
     assert len(rows) == 24
-    assert found == {"known": np.mean(given != 0), "clean": np.mean(given == true)}
+    assert shares == {"known": np.mean(trained != 0), "clean": np.mean(trained == true)}
     if strategy == "partial":
-        assert found["known"] == found["clean"] < 0.6
+        assert shares["known"] == shares["clean"] < 0.6
     else:
         wrong = np.maximum((true == 1).sum(axis=1) - 1, 0).sum()
-        assert found == {"known": 1.0, "clean": 1 - wrong / true.size}
+        assert shares == {"known": 1.0, "clean": 1 - wrong / true.size}
 
 
 def test_curves() -> None:
@@ -415,7 +421,7 @@ def test_curves() -> None:
     assert draw_curves([one for one in results if one["proportion"] != 0.9]) == ""
 
 
-def test_curves_of_results_that_do_not_say_how_many_labels_are_right() -> None:
+def test_curves_of_results_without_the_share_of_correct_labels() -> None:
     axes = Figure().subplots()
     shares: list[float | None] = [0.1, 0.9, None]
     plot_curves(axes, [result("AN", proportion=share, mAP=0.5) for share in shares])
@@ -425,12 +431,12 @@ def test_curves_of_results_that_do_not_say_how_many_labels_are_right() -> None:
 def test_a_bench_can_be_stopped(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C is no failure of one training that lets the others go on."""
+    """After Ctrl-C the other trainings do not continue, as they do after a failure."""
 
-    def stopped(*_: Any, **__: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
         raise InterruptedTrainingError("stopped")
 
-    monkeypatch.setattr("partlabel.output.bench.jobs.train", stopped)
+    monkeypatch.setattr("partlabel.output.bench.jobs.train", interrupt)
     (tmp_path / "spec.yaml").write_text(
         "strategies: [{strategy: partial, proportions: [0.5]}]\nmethods: [{name: a, method: bce}]"
     )

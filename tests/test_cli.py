@@ -78,7 +78,9 @@ def test_merge_halves_with_different_classes(
         write_labels(part, path)
     merged = tmp_path / "m.csv"
     assert main(["merge", *map(str, halves), "-o", str(merged)]) == 0
-    assert "40 images and 0 classes met again, 0 labels and 0 splits in conflict" in out(capsys)
+    assert "40 repeated images, 0 repeated classes, 0 labels and 0 splits in conflict" in out(
+        capsys
+    )
     assert read_labels(merged) == truth.with_splits(None)
 
 
@@ -128,8 +130,8 @@ def test_merge_points_out_similar_names(tmp_path: Path, capsys: pytest.CaptureFi
     names = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
     assert main(["merge", *names, "-o", str(tmp_path / "m.csv")]) == 0
     text = out(capsys)
-    assert "1 class name like another but not the same, such as 'Cat' and 'cat'" in text
-    assert "1 image name like another but not the same, such as 'photos/x' and 'x.jpg'" in text
+    assert "1 pair of similar class names, such as 'cat' and 'Cat'" in text
+    assert "1 pair of similar image names, such as 'x.jpg' and 'photos/x'" in text
 
 
 def test_merge_of_three_does_not_depend_on_their_order(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Completion: labels filled in are right as often as promised, and known ones stay."""
+"""Completion: labels filled in are right as often as guaranteed, and known ones stay."""
 
 import csv
 from contextlib import nullcontext
@@ -20,7 +20,7 @@ from partlabel.metrics.guarantee import at_least
 from partlabel.training.run import Run
 
 WORLD = scenes.World(classes=12, size=128, seed=0, difficulty=0.0, objects=1.3)
-HOW: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "frozen": "all",
     "size": 128,
     "epochs": 10,
@@ -30,72 +30,73 @@ HOW: dict[str, Any] = {
 
 
 @dataclass
-class Place:
-    """Pictures whose features are kept, so that a training takes a second or two."""
+class Dataset:
+    """Generated images with cached features, so that a training takes a second or two."""
 
     folder: Path
     truth: LabelTable
 
     def train(self, labels: LabelTable, name: str, **more: Any) -> Run:
-        own = {"cache": self.folder / "cache", **HOW, **more}
-        return train(labels, self.folder / "images", self.folder / name, **own)
+        settings = {"cache": self.folder / "cache", **SETTINGS, **more}
+        return train(labels, self.folder / "images", self.folder / name, **settings)
 
     def complete(self, run: Run, precision: float = 0.95, **more: Any) -> Completion:
         return complete_run(run, precision, **more)
 
-    def right(self, done: Completion) -> Any:
-        """[n, C] where the completed table says what is true."""
-        at = self.truth.ids.find(done.table.ids)
-        return self.truth.dense()[at] == done.table.dense()
+    def correct(self, completion: Completion) -> Any:
+        """[n, C] where the completed table agrees with the truth."""
+        rows = self.truth.ids.find(completion.table.ids)
+        return self.truth.dense()[rows] == completion.table.dense()
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("completion") / "s"
-    return Place(folder, scenes.write(folder, 1500, WORLD, test=0.0))
+    return Dataset(folder, scenes.write(folder, 1500, WORLD, test=0.0))
 
 
 @pytest.mark.parametrize(
     ("strategy", "proportion", "method", "present"),
     [("partial", 0.4, "bce", True), ("single-positive", None, "em", False)],
 )
-def test_what_is_promised_holds(
-    place: Place, strategy: str, proportion: float | None, method: str, present: bool
+def test_guarantees_hold(
+    dataset: Dataset, strategy: str, proportion: float | None, method: str, present: bool
 ) -> None:
-    """Over draws of the hidden labels, the holdout and the weights; the truth is known here."""
-    made = broken = pairs = below = 0
-    shares, found = [], 0
+    """Over random hidden labels, holdouts and weights; the true labels are known here."""
+    guarantees = wrong = classes_filled = classes_below = present_filled = 0
+    shares = []
     for seed in range(6):
-        labels = simulate.hide(place.truth, strategy, proportion, seed, holdout=0.4)
+        labels = simulate.hide(dataset.truth, strategy, proportion, seed, holdout=0.4)
         options = {"alpha": "auto"} if method == "em" else {}
         name = f"{method}-{seed}"
-        done = place.complete(place.train(labels, name, method=method, options=options, seed=seed))
-        right, values = place.right(done), done.table.dense()
-        filled = labels.dense() == 0
-        assert np.array_equal(values[~filled], labels.dense()[~filled])
-        filled &= values != 0
-        assert filled.sum() == sum(numbers.sum() for numbers in done.filled.values())
-        shares.append(done.share)
-        found += int((filled & (values == PRESENT)).sum())
-        for value, basis, classes in done.groups():
+        run = dataset.train(labels, name, method=method, options=options, seed=seed)
+        completion = dataset.complete(run)
+        correct, values = dataset.correct(completion), completion.table.dense()
+        unknown = labels.dense() == 0
+        assert np.array_equal(values[~unknown], labels.dense()[~unknown])
+        filled = unknown & (values != 0)
+        assert filled.sum() == sum(numbers.sum() for numbers in completion.filled.values())
+        shares.append(completion.share)
+        present_filled += int((filled & (values == PRESENT)).sum())
+        for value, basis, classes in completion.groups():
             for group in [[j] for j in classes] if basis == "class" else [classes]:
-                here = filled[:, group] & (values[:, group] == value)
-                made += here.any()
-                broken += here.any() and right[:, group][here].mean() < 0.95
+                cells = filled[:, group] & (values[:, group] == value)
+                guarantees += cells.any()
+                wrong += cells.any() and correct[:, group][cells].mean() < 0.95
         for j in range(len(labels.classes)):
-            pairs += filled[:, j].any()
-            below += filled[:, j].any() and right[filled[:, j], j].mean() < 0.95
-    # in 5% of cases a promise may be broken; more than this would be seen once in a hundred times
-    assert broken <= binom.ppf(0.99, made, 0.05)
-    assert below <= binom.ppf(0.99, pairs, 0.05)
-    assert pairs > 40
+            classes_filled += filled[:, j].any()
+            classes_below += filled[:, j].any() and correct[filled[:, j], j].mean() < 0.95
+    # 5% may be wrong; more than this would happen by chance once in a hundred times
+    assert wrong <= binom.ppf(0.99, guarantees, 0.05)
+    assert classes_below <= binom.ppf(0.99, classes_filled, 0.05)
+    assert classes_filled > 40
     assert np.mean(shares) > 0.5
-    assert (found > 100) or not present
+    assert (present_filled > 100) or not present
 
 
-def test_a_wrong_label_is_a_suspect(place: Place) -> None:
+def test_a_wrong_label_is_a_suspect(dataset: Dataset) -> None:
     rng = np.random.default_rng(0)
-    labels = simulate.hide(place.truth, "partial", 1.0, 0, holdout=0.4)
+    labels = simulate.hide(dataset.truth, "partial", 1.0, 0, holdout=0.4)
     values = labels.dense()
     rows = np.flatnonzero(labels.in_split("train"))
     wrong = {
@@ -104,53 +105,53 @@ def test_a_wrong_label_is_a_suspect(place: Place) -> None:
     }
     for i, j in wrong:
         values[i, j] *= -1
-    given = LabelTable(labels.ids, labels.classes, values, labels.splits)
-    done = place.complete(place.train(given, "wrong", method="bce", seed=1))
-    assert np.array_equal(done.table.dense(), values)  # known labels stay, right or wrong
-    assert done.unknown == 0
-    names = list(given.classes)
-    told = [(given.ids.find([s.image]).item(), names.index(s.name)) for s in done.suspects]
-    found = sum(cell in wrong for cell in told)
-    assert found > len(wrong) / 2
-    assert found / len(told) > 20 * len(wrong) / values.size
-    sure = [abs(suspect.score - 0.5) for suspect in done.suspects]
-    assert sure == sorted(sure, reverse=True)
+    with_errors = LabelTable(labels.ids, labels.classes, values, labels.splits)
+    completion = dataset.complete(dataset.train(with_errors, "wrong", method="bce", seed=1))
+    assert np.array_equal(completion.table.dense(), values)  # known labels stay, right or wrong
+    assert completion.unknown == 0
+    suspects, names = completion.suspects, list(labels.classes)
+    cells = [(labels.ids.find([one.image]).item(), names.index(one.name)) for one in suspects]
+    hits = sum(cell in wrong for cell in cells)
+    assert hits > len(wrong) / 2
+    assert hits / len(cells) > 20 * len(wrong) / values.size
+    certainties = [abs(suspect.score - 0.5) for suspect in suspects]
+    assert certainties == sorted(certainties, reverse=True)
     trained = labels.in_split("train")
-    for (i, j), suspect in zip(told, done.suspects, strict=True):
+    for (i, j), suspect in zip(cells, suspects, strict=True):
         assert suspect.trained == trained[i]
         assert suspect.value == values[i, j]
         assert (suspect.score > 0.5) == (values[i, j] == ABSENT)
 
 
-def test_commands_write_what_it_rests_on(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_writes_labels_and_evidence(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    labels = simulate.hide(place.truth, "partial", 0.4, 7, holdout=0.4)
-    run = place.train(labels, "command", method="bce", seed=7)
-    out, cache = tmp_path / "done.csv", ["--cache", str(place.folder / "cache")]
+    labels = simulate.hide(dataset.truth, "partial", 0.4, 7, holdout=0.4)
+    run = dataset.train(labels, "command", method="bce", seed=7)
+    out, cache = tmp_path / "done.csv", ["--cache", str(dataset.folder / "cache")]
     assert (
         main(["complete", str(run.folder), "-o", str(out), "--min-precision", "0.9", *cache]) == 0
     )
-    said = capsys.readouterr().out
+    text = capsys.readouterr().out
     table = read_labels(out).with_classes(list(labels.classes))
     sources = np.zeros(table.shape, dtype=np.int8)
     sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
-    values, given = table.dense(), labels.dense()
-    filled = (given == 0) & (values != 0)
+    values, unknown = table.dense(), labels.dense() == 0
+    filled = unknown & (values != 0)
     assert (sources[filled] == MODEL).all()
-    assert f"filled in {filled.sum():,} of {(given == 0).sum():,} unknown labels" in said
-    assert "least 90% of the labels" in said
+    assert f"filled in {filled.sum():,} of {unknown.sum():,} unknown labels" in text
+    assert "least 90% of the labels" in text
     assert not np.isnan(table.scores()).any()
     with (tmp_path / "done.guarantees.csv").open() as stream:
         lines = list(csv.DictReader(stream))
     total = 0
     for line in lines:
         j, value = labels.classes.find([line["class"]]).item(), 2 * int(line["value"]) - 1
-        here = filled[:, j] & (values[:, j] == value)
-        assert here.sum() == int(line["filled"])
-        total += int(here.sum())
-        limit, scores = float(line["threshold"]), table.scores()[here, j]
-        assert (value * (scores - limit) >= -1e-5).all()
+        rows = filled[:, j] & (values[:, j] == value)
+        assert rows.sum() == int(line["filled"])
+        total += int(rows.sum())
+        threshold, scores = float(line["threshold"]), table.scores()[rows, j]
+        assert (value * (scores - threshold) >= -1e-5).all()
         assert float(line["at_least"]) >= 0.9
         assert line["rests_on"] in ("class", "pooled")
         assert (int(line["classes"]) > 1) <= (line["rests_on"] == "pooled")
@@ -163,38 +164,37 @@ def test_commands_write_what_it_rests_on(
         .read_text()
         .startswith("image,class,value,score,trained_on\n")
     )
-    alone = place.complete(run, 0.9, guarantee="class")
+    alone = dataset.complete(run, 0.9, guarantee="class")
     assert {basis for _, basis, _ in alone.groups()} == {"class"}
-    pooled = place.complete(run, 0.9, guarantee="pooled")
+    pooled = dataset.complete(run, 0.9, guarantee="pooled")
     assert {basis for _, basis, _ in pooled.groups()} == {"pooled"}
-    for wrong, word in (
+    for wrong, message in (
         ("--guarantee=all", "pooled"),
         ("--min-precision=1", "between 0 and 1"),
         ("--min-precision=95", "did you mean 0.95"),
         ("--to=yolo", "yolo"),
         ("--out=/dev/null", "three files"),
-        (f"--out={tmp_path}/no/such.csv", "no such folder"),
+        (f"--out={tmp_path}/no/such.csv", "its folder does not exist"),
     ):
         call = ["complete", str(run.folder), "-o", str(out), "--overwrite", wrong, *cache]
         assert main(call) == 2
-        assert word in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     before = out.read_bytes()
     assert main(["complete", str(run.folder), "-o", str(out), *cache]) == 2
     assert "exists" in capsys.readouterr().err
     assert out.read_bytes() == before
 
 
-def test_other_ways_to_ask_are_told(place: Place) -> None:
-    """Where little is filled in: what would be, as it then is."""
-    labels = simulate.hide(place.truth, "partial", 0.4, 3, holdout=0.1)
-    run = place.train(labels, "little", method="bce", seed=3)
-    done = place.complete(run, 0.99)
-    assert done.share < 0.5
-    told = [note for note in done.notes if "other options would fill in more" in note]
-    less = place.complete(run, 0.9)
-    assert less.share > done.share
-    assert told
-    assert f"{100 * less.share:.0f}% with --min-precision 0.9" in told[0]
+def test_better_options_are_named_if_little_is_filled_in(dataset: Dataset) -> None:
+    """The note states the share that is filled in with such an option."""
+    labels = simulate.hide(dataset.truth, "partial", 0.4, 3, holdout=0.1)
+    run = dataset.train(labels, "little", method="bce", seed=3)
+    strict, lenient = dataset.complete(run, 0.99), dataset.complete(run, 0.9)
+    assert strict.share < 0.5
+    assert lenient.share > strict.share
+    notes = [note for note in strict.notes if "other options would fill in more" in note]
+    assert notes
+    assert f"{100 * lenient.share:.0f}% with --min-precision 0.9" in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -205,24 +205,24 @@ def test_other_ways_to_ask_are_told(place: Place) -> None:
         ("partial", {"val": 0.0}, "no validation images"),
     ],
 )
-def test_without_evidence_nothing_is_promised(
-    place: Place, strategy: str, more: dict[str, Any], why: str
+def test_without_evidence_nothing_is_guaranteed(
+    dataset: Dataset, strategy: str, more: dict[str, Any], why: str
 ) -> None:
     proportion = 0.4 if strategy == "partial" else None
-    labels = simulate.hide(place.truth.subset(np.arange(300)), strategy, proportion, 0)
+    labels = simulate.hide(dataset.truth.subset(np.arange(300)), strategy, proportion, 0)
     name = why.replace(" ", "-")
     method = "bce" if proportion else "an"
     warns: Any = pytest.warns(match="all of one kind") if method == "an" else nullcontext()
     with warns:
-        run = place.train(labels, name, method=method, **{**more, "epochs": 1})
-    done = place.complete(run)
-    assert why in done.notes[0]
-    assert done.share == 0
-    assert np.array_equal(done.table.dense(), labels.dense())
+        run = dataset.train(labels, name, method=method, **{**more, "epochs": 1})
+    completion = dataset.complete(run)
+    assert why in completion.notes[0]
+    assert completion.share == 0
+    assert np.array_equal(completion.table.dense(), labels.dense())
 
 
-def world() -> tuple[LabelTable, LabelTable]:
-    """Full labels of images to hold out and to train on; each has one positive at least."""
+def full_labels() -> tuple[LabelTable, LabelTable]:
+    """All labels of held-out and of training images, each with at least one positive."""
     rng = np.random.default_rng(0)
     values = np.where(rng.random((6000, 6)) < rng.choice([0.05, 0.5], (6000, 1)), PRESENT, ABSENT)
     values[np.arange(6000), rng.integers(6, size=6000)] = PRESENT
@@ -230,8 +230,8 @@ def world() -> tuple[LabelTable, LabelTable]:
     return full.subset(np.arange(3000)), full.subset(np.arange(3000, 6000))
 
 
-def test_single_positives_leave_one_positive_fewer() -> None:
-    held, others = world()
+def test_one_positive_fewer_is_left_for_single_positives() -> None:
+    held, others = full_labels()
     left = as_unknown(held, simulate.single_positive(others, 0), 0)
     present = (held.dense() == PRESENT).sum(axis=1)
     assert np.array_equal((left == PRESENT).sum(axis=1), present - 1)
@@ -239,7 +239,7 @@ def test_single_positives_leave_one_positive_fewer() -> None:
 
 
 def tags(full: LabelTable, share: float) -> LabelTable:
-    """Of what is present, a share; nothing is known to be absent."""
+    """A share of the present labels; no absent label is known."""
     draw = np.random.default_rng(1).random(len(full.cells.values))
     return full.with_cells(full.cells.where((full.cells.values == PRESENT) & (draw < share)))
 
@@ -256,31 +256,30 @@ def tags(full: LabelTable, share: float) -> LabelTable:
     ],
     ids=["single", "positive+negatives", "10%", "80%", "half of the tags", "most tags"],
 )
-def test_full_labels_are_made_as_those_to_be_completed(hide: Any) -> None:
-    """As many are present among them as among what is unknown in the training images."""
-    held, others = world()
-    given = hide(others)
-    unknown = others.dense()[given.dense() == 0]
-    left = as_unknown(held, given, 0)
+def test_full_labels_are_reduced_to_a_sample_of_unknown_labels(hide: Any) -> None:
+    """The share of present labels is that among the unknown labels of the training images."""
+    held, others = full_labels()
+    known = hide(others)
+    unknown = others.dense()[known.dense() == 0]
+    left = as_unknown(held, known, 0)
     share = (left[left != 0] == PRESENT).mean()
     assert share == pytest.approx((unknown == PRESENT).mean(), abs=0.05)
-    assert (left != 0).mean() == pytest.approx((given.dense() == 0).mean(), abs=0.02)
+    assert (left != 0).mean() == pytest.approx((known.dense() == 0).mean(), abs=0.02)
 
 
-def test_labels_of_the_same_kind_are_a_sample_as_they_are() -> None:
-    held, others = world()
+def test_images_labelled_like_training_images_are_not_changed() -> None:
+    held, others = full_labels()
     for share in (0.1, 0.5):
-        alike = simulate.partial(held, share, 1)
-        assert np.array_equal(
-            as_unknown(alike, simulate.partial(others, share, 0), 0), alike.dense()
-        )
+        labels = simulate.partial(held, share, 1)
+        left = as_unknown(labels, simulate.partial(others, share, 0), 0)
+        assert np.array_equal(left, labels.dense())
 
 
-def test_labels_that_are_no_sample_are_noticed(place: Place) -> None:
-    """All absences and one positive are known: what is unknown is present, without exception."""
-    labels = simulate.hide(place.truth, "positive+negatives", None, 0)
-    run = place.train(labels, "no-sample", method="bce", val=0.4)
-    notes = place.complete(run).notes
+def test_a_biased_sample_of_labels_is_reported(dataset: Dataset) -> None:
+    """All absent labels and one present label are known, so all unknown labels are present."""
+    labels = simulate.hide(dataset.truth, "positive+negatives", None, 0)
+    run = dataset.train(labels, "no-sample", method="bce", val=0.4)
+    notes = dataset.complete(run).notes
     assert any("no random sample" in note and "may not hold" in note for note in notes)
 
 

@@ -1,4 +1,4 @@
-"""The tour, on fewer pictures than it has."""
+"""The demo, on fewer images and with a small network."""
 
 from pathlib import Path
 
@@ -15,14 +15,17 @@ def test_demo(
 ) -> None:
     monkeypatch.setattr(demo, "COUNT", 80)
     monkeypatch.setattr(demo, "WORLD", World(classes=4, size=64, seed=0))
-    tiny = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "epochs": 2}
-    monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | tiny)
+    small = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "epochs": 2}
+    monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | small)
     monkeypatch.setattr(demo, "APL", demo.APL | {"warmup": 1})
     folder = tmp_path / "demo"
     assert main(["demo", "--out", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "points of mAP" in text
-    assert f"Look at {folder}/run-em-apl/report.html" in text.replace("\n", "")
+    assert f"Open {folder}/run-em-apl/report.html in a browser" in text.replace("\n", "")
+    for command in ("inspect", "merge", "train", "complete", "simulate", "evaluate", "report"):
+        assert f"     partlabel {command} " in text
+    assert "epoch 1 " in (folder / "training.log").read_text()
     for name in ("completed.png", "run-em-apl/report.html", "completed.csv"):
         assert (folder / name).stat().st_size > 1000
     teams = read_labels(folder / "team-a.csv").with_splits(None)

@@ -11,13 +11,16 @@ from scipy.stats import binom, binomtest
 
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.guarantee import (
+    Basis,
     Held,
     LabelledCells,
     at_least,
     fewest,
-    make_promises,
+    find_guarantees,
     passing_limits,
 )
+
+BASES: tuple[Basis, ...] = ("class", "pooled")
 
 
 @given(st.integers(1, 400), st.data())
@@ -109,11 +112,11 @@ def test_cells_of_an_image_do_not_count_as_independent() -> None:
         scores = 5 + rng.random((200, 60))
         labels[:2] = ABSENT  # so that every class has an absent label
         first, second = Held(scores[:100], labels[:100]), Held(scores[100:], labels[100:])
-        made += bool(make_promises(first, second, 0.95, "pooled").present[0].basis)
+        made += bool(find_guarantees(first, second, 0.95, "pooled").present[0].basis)
     assert made <= binom.ppf(0.999, draws, 0.05)
     cells = LabelledCells(np.ones(6), np.ones(6, dtype=bool), np.array([0, 0, 0, 1, 1, 1]))
     limit = cells.at_threshold(0.5)
-    assert limit.tested / limit.alike == 2
+    assert limit.counted_as == 2
     assert limit.precision == at_least(2, 2)
 
 
@@ -122,13 +125,13 @@ def test_labels_more_likely_wrong_than_right_are_never_filled_in() -> None:
     scores = rng.normal(-1, 0.3, (400, 3))
     labels = np.where(rng.random(scores.shape) < 0.4, PRESENT, ABSENT)
     held = Held(scores[:200], labels[:200]), Held(scores[200:], labels[200:])
-    for guarantee in ("class", "pooled"):
-        promises = make_promises(*held, 0.3, guarantee)
-        assert not (promises.decide(scores) == PRESENT).any()
+    for basis in BASES:
+        guarantees = find_guarantees(*held, 0.3, basis)
+        assert not (guarantees.decide(scores) == PRESENT).any()
 
 
-@pytest.mark.parametrize("guarantee", [None, "class", "pooled"])
-def test_at_most_one_guarantee_of_twenty_is_wrong(guarantee: Any) -> None:
+@pytest.mark.parametrize("basis", [None, *BASES])
+def test_at_most_one_guarantee_of_twenty_is_wrong(basis: Basis | None) -> None:
     """The true precision is known: the probability of each cell is a function of its score."""
     rng, precision = np.random.default_rng(3), 0.9
     wrong = made = 0
@@ -141,14 +144,14 @@ def test_at_most_one_guarantee_of_twenty_is_wrong(guarantee: Any) -> None:
         labels = np.where(rng.random(scores.shape) < probabilities, PRESENT, ABSENT)
         known = np.where(rng.random(scores.shape) < 0.6, labels, 0)
         first, second = (Held(scores[rows], known[rows]) for rows in np.split(np.arange(700), 2))
-        promises = make_promises(first, second, precision, guarantee)
+        guarantees = find_guarantees(first, second, precision, basis)
         for value in (PRESENT, ABSENT):
             truth = probabilities if value == PRESENT else 1 - probabilities
-            decided = promises.decide(scores[700:]) == value
+            decided = guarantees.decide(scores[700:]) == value
             groups: dict[Any, list[int]] = {}
-            for j, promise in enumerate(promises.of(value)):
-                if promise.basis and decided[:, j].any():
-                    groups.setdefault(j if promise.basis == "class" else "pool", []).append(j)
+            for j, guarantee in enumerate(guarantees.of(value)):
+                if guarantee.basis and decided[:, j].any():
+                    groups.setdefault(j if guarantee.basis == "class" else "pool", []).append(j)
             for classes in groups.values():
                 made += 1
                 wrong += truth[700:, classes][decided[:, classes]].mean() < precision
@@ -164,15 +167,15 @@ def test_classes_with_few_labels_are_pooled() -> None:
     for j in range(1, 5):  # four classes have few known labels, in different images
         labels[np.arange(1000) % 500 // 100 != j, j] = 0
     first, second = Held(scores[:500], labels[:500]), Held(scores[500:], labels[500:])
-    promises = make_promises(first, second, 0.95)
+    guarantees = find_guarantees(first, second, 0.95)
     for value in (PRESENT, ABSENT):
-        assert [promise.basis for promise in promises.of(value)] == ["class"] + ["pooled"] * 4
-        assert len({promise.limit for promise in promises.of(value)[1:]}) == 1
-    alone = make_promises(first, second, 0.95, "class")
-    assert [promise.basis for promise in alone.present] == ["class", "", "", "", ""]
-    together = make_promises(first, second, 0.95, "pooled")
-    assert {promise.basis for promise in together.present} == {"pooled"}
-    decided = promises.decide(scores)
+        assert [guarantee.basis for guarantee in guarantees.of(value)] == ["class"] + ["pooled"] * 4
+        assert len({guarantee.limit for guarantee in guarantees.of(value)[1:]}) == 1
+    alone = find_guarantees(first, second, 0.95, "class")
+    assert [guarantee.basis for guarantee in alone.present] == ["class", None, None, None, None]
+    together = find_guarantees(first, second, 0.95, "pooled")
+    assert {guarantee.basis for guarantee in together.present} == {"pooled"}
+    decided = guarantees.decide(scores)
     assert (decided[scores > 8] == PRESENT).all()
     assert (decided[scores < -8] == ABSENT).all()
     assert (decided[np.abs(scores) < 0.01] == 0).all()
@@ -184,13 +187,13 @@ def test_no_guarantee_if_only_positives_are_known() -> None:
     labels = np.ones((600, 2), dtype=np.int8)
     labels[:, 1] = np.where(rng.random(600) < 0.1, ABSENT, PRESENT)
     held = Held(scores[:300], labels[:300]), Held(scores[300:], labels[300:])
-    promises = make_promises(*held, 0.8)
-    assert [promise.basis for promise in promises.present] == ["", "class"]
-    assert not promises.decide(scores)[:, 0].any()
+    guarantees = find_guarantees(*held, 0.8)
+    assert [guarantee.basis for guarantee in guarantees.present] == [None, "class"]
+    assert not guarantees.decide(scores)[:, 0].any()
 
 
 def test_no_guarantee_without_labels() -> None:
     nothing = Held(np.empty((0, 3)), np.empty((0, 3), dtype=np.int8))
-    promises = make_promises(nothing, nothing, 0.95)
-    assert all(math.isinf(one.limit.threshold) for one in promises.present + promises.absent)
-    assert not promises.decide(np.full((2, 3), 100.0)).any()
+    guarantees = find_guarantees(nothing, nothing, 0.95)
+    assert all(math.isinf(one.limit.threshold) for one in guarantees.present + guarantees.absent)
+    assert not guarantees.decide(np.full((2, 3), 100.0)).any()

@@ -1,6 +1,6 @@
-"""The ``partlabel`` command: turns words into calls and results into words, nothing more.
+"""The ``partlabel`` command: reads arguments, calls the package and prints results.
 
-What a command needs is imported when it runs, so that ``--help`` and mistakes answer at once.
+A command imports what it needs when it runs, so that ``--help`` and errors in a call are fast.
 """
 
 import io
@@ -19,7 +19,7 @@ from partlabel.version import VERSION
 app = typer.Typer(
     name="partlabel",
     help="Multi-label image classification when most labels are unknown.",
-    epilog="Every command answers to --help. Try it: partlabel demo",
+    epilog="Every command has --help. For a first look, run: partlabel demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,20 +29,20 @@ app = typer.Typer(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 1 the job failed, 2 the call is wrong."""
+    """Run a command and return its exit code: 0 success, 1 the job failed, 2 the call is wrong."""
     from partlabel.base.terminal import complain
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PartlabelWarning)
-        show = warnings.showwarning
+        show_other = warnings.showwarning
 
-        def tell(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
             if issubclass(category, PartlabelWarning):
                 complain("warning", str(message), "yellow")
             else:
-                show(message, category, *rest, **more)
+                show_other(message, category, *rest, **more)
 
-        warnings.showwarning = tell
+        warnings.showwarning = show
         try:
             app(arguments)
         except SystemExit as end:
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             complain("error", str(error), "bold red")
             return error.exit_code
         except MemoryError:
-            complain("error", "not enough memory for this", "bold red")
+            complain("error", "not enough memory", "bold red")
             return 1
         except OSError as error:
             complain("error", str(error), "bold red")
@@ -60,15 +60,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Run the command that the shell was given."""
+    """Run the command of the shell's command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names that the terminal cannot show
+            stream.reconfigure(errors="backslashreplace")  # for names that the terminal cannot show
     sys.exit(main())
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"partlabel {VERSION}")
         raise typer.Exit
 
@@ -76,7 +76,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
     no_symlinks: Annotated[
         bool,
@@ -98,9 +101,9 @@ caching.register(app)
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="A new folder for what is made.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="The folder to write, new or empty.")] = Path("demo"),
 ) -> None:
-    """Show it all on generated pictures, in two minutes: merge, hide, train, complete, report."""
+    """Try all steps on generated images, in two minutes: merge, train, complete, report."""
     from partlabel.cli.tour import run as tour
 
     tour(out)

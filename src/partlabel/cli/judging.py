@@ -17,7 +17,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file i
 To = Annotated[str, typer.Option("--to", help="Format to write.")]
 Images = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation
-    typer.Option("--images", help="Folder of the images. (default: where the run remembers it)"),
+    typer.Option("--images", help="Folder of the images. (default: the folder used in training)"),
 ]
 Cache = Annotated[
     Optional[Path],  # noqa: UP045
@@ -25,13 +25,46 @@ Cache = Annotated[
         help="Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)"
     ),
 ]
-Format = Annotated[Optional[str], typer.Option(help="Format of the labels.")]  # noqa: UP045
+Format = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Format of the label file. (default: detected from the content)"),
+]
 Unlisted = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="What a class is where the file does not list it: absent or unknown."),
+    typer.Option(
+        help="Meaning of a class that the file does not list for an image: absent or unknown."
+    ),
 ]
 MinPrecision = Annotated[
-    float, typer.Option(help="Share of the labels filled in that must be correct.")
+    float, typer.Option(help="Share of the filled-in labels that must be correct.")
+]
+
+Reserved = Annotated[
+    bool,
+    typer.Option(
+        "--reserved",
+        help="Measure on the run's reserved validation images, which nothing was chosen on. "
+        "Report this figure, but choose among runs by validation mAP.",
+    ),
+]
+Estimates = Annotated[
+    bool,
+    typer.Option(
+        "--estimates",
+        help="Measure the method's own estimates of its training labels (role), not the "
+        "classifier.",
+    ),
+]
+OwnThresholds = Annotated[
+    bool,
+    typer.Option(
+        "--own-thresholds",
+        help="Use the run's own thresholds, one per class, as predict does.",
+    ),
+]
+JsonFile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--json", help="Also write the figures to this file."),
 ]
 
 
@@ -42,38 +75,15 @@ def evaluate(
         typer.Argument(help="A label file; not needed with --reserved."),
     ] = None,
     images: Images = None,
-    reserved: Annotated[
-        bool,
-        typer.Option(
-            "--reserved",
-            help="Measure on the run's reserved validation images, which nothing was chosen on. "
-            "Report this figure, but choose among runs by validation mAP.",
-        ),
-    ] = False,
-    estimates: Annotated[
-        bool,
-        typer.Option(
-            "--estimates",
-            help="Measure the method's own estimates of its training labels (role), not the "
-            "classifier.",
-        ),
-    ] = False,
+    reserved: Reserved = False,
+    estimates: Estimates = False,
     split: Annotated[Optional[str], typer.Option(help="Measure on this split only.")] = None,  # noqa: UP045
     threshold: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="A class is predicted from this score on. (default: 0.5)"),
+        typer.Option(help="A class is predicted if its score is at least this. (default: 0.5)"),
     ] = None,
-    own_thresholds: Annotated[
-        bool,
-        typer.Option(
-            "--own-thresholds",
-            help="Use the run's own thresholds, one per class, as predict does.",
-        ),
-    ] = False,
-    json_file: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--json", help="Also write the figures to this file."),
-    ] = None,
+    own_thresholds: OwnThresholds = False,
+    json_file: JsonFile = None,
     cache: Cache = None,
     format: Format = None,
     unlisted: Unlisted = None,
@@ -109,7 +119,7 @@ def evaluate(
 
 
 def _as_json(result: "Evaluation", run: Any) -> dict[str, Any]:
-    """All figures, groups of classes by known training labels, and the classes."""
+    """All figures: overall, per group of classes by known training labels, and per class."""
     from partlabel.metrics import by_annotations
 
     figures = {name: None if math.isnan(value) else value for name, value in result.items()}
@@ -122,6 +132,7 @@ def _as_json(result: "Evaluation", run: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """A numpy number as a Python number; None for NaN, which JSON does not have."""
     number = value.item()
     return None if isinstance(number, float) and math.isnan(number) else number
 
@@ -129,12 +140,12 @@ def _plain(value: Any) -> Any:
 def predict(
     run: RunFolder,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images or folders.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
     threshold: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
-            help="A class is present from this score on. (default: one threshold per class, "
-            "chosen on validation labels)"
+            help="A class is present if its score is at least this. (default: one threshold per "
+            "class, chosen on validation labels)"
         ),
     ] = None,
     to: To = "cells",
@@ -157,13 +168,13 @@ def predict(
 
 def complete(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
     min_precision: MinPrecision = 0.95,
     guarantee: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            help="The labels that the guarantee is tested on: class, those of each class; pooled, "
-            "those of all classes together. (default: class, and pooled for classes with few "
+            help="The labels that a guarantee is tested on: class (those of each class) or pooled "
+            "(those of all classes together). (default: class, but pooled for classes with few "
             "labels)"
         ),
     ] = None,
@@ -190,23 +201,25 @@ def complete(
 
     one_of("format", to, FORMATS)
     if str(out) == "-" or (out.exists() and not (out.is_file() or out.is_dir())):
-        raise InputError(f"{out}: complete writes three files side by side; name the first of them")
+        raise InputError(
+            f"{out}: complete writes three files next to each other; give the path of the first one"
+        )
     if not out.absolute().parent.is_dir():
-        raise InputError(f"{out}: there is no such folder")
+        raise InputError(f"{out}: its folder does not exist")
     for path in files_of(out):
         _check_free(path, overwrite)
-    kind: Any = guarantee
-    done = api.complete(
-        run, min_precision=min_precision, guarantee=kind, images=images, cache=cache
+    basis: Any = guarantee  # checked by api.complete
+    completion = api.complete(
+        run, min_precision=min_precision, guarantee=basis, images=images, cache=cache
     )
-    _, _, suspects = done.save(out, to)
-    say(f"wrote {out}: {describe(done.table)}")
-    show_completion(done)
-    if done.suspects:
-        worst = done.suspects[0]
+    _, _, suspects = completion.save(out, to)
+    say(f"wrote {out}: {describe(completion.table)}")
+    show_completion(completion)
+    if completion.suspects:
+        number, worst = len(completion.suspects), completion.suspects[0]
         say(
-            f"{suspects.name} lists {count(len(done.suspects), 'known label')} that may be wrong, "
-            f"first '{worst.name}' in {worst.image} (score {worst.score:.3f})"
+            f"{suspects.name} lists {count(number, 'known label')} that may be wrong; the most "
+            f"doubtful one is '{worst.name}' in {worst.image} (score {worst.score:.3f})"
         )
 
 
@@ -235,8 +248,8 @@ def report(
         bool,
         typer.Option(
             "--landscape",
-            help="Also draw the loss around the trained weights; takes minutes if the backbone was "
-            "trained.",
+            help="Also draw the loss around the trained weights. This takes minutes if the "
+            "backbone was trained.",
         ),
     ] = False,
     images: Images = None,
@@ -267,17 +280,25 @@ def report(
 
 
 def bench(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="What to compare.")],
+    spec: Annotated[
+        Path, typer.Argument(metavar="SPEC.yaml", help="The file that says what to compare.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and results.")],
     jobs: Annotated[
-        int, typer.Option(help="Trainings at a time; they share the cores.", min=1)
+        int, typer.Option(help="Number of trainings at a time; they share the cores.", min=1)
     ] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue; finished trainings are kept.")
+        bool,
+        typer.Option(
+            "--resume", help="Continue in a folder with results; finished trainings are kept."
+        ),
     ] = False,
     labels: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="A label file, instead of the spec's; full, unless nothing is hidden."),
+        typer.Option(
+            help="A label file, instead of the spec's. All labels must be known, unless the spec "
+            "hides none."
+        ),
     ] = None,
     images: Annotated[
         Optional[Path],  # noqa: UP045
@@ -289,26 +310,33 @@ def bench(
 
     Writes results.csv (one line per training), table.md and table.tex (mean and standard deviation
     over seeds) and, with several proportions, curves.svg.
+
+    Example: partlabel bench compare.yaml -o compared --labels labels.csv --images photos/
     """
     from partlabel import api
     from partlabel.base.errors import JobError
     from partlabel.base.terminal import console, say
     from partlabel.output.bench.sheets import on_terminal
 
-    done = api.bench(spec, out, jobs=jobs, resume=resume, labels=labels, images=images, cache=cache)
-    for sheet in done.tables.sheets:
+    benchmark = api.bench(
+        spec, out, jobs=jobs, resume=resume, labels=labels, images=images, cache=cache
+    )
+    for sheet in benchmark.tables.sheets:
         console().print(on_terminal(sheet))
-    for note in done.tables.notes:
+    for note in benchmark.tables.notes:
         say(f"* {note}")
-    failed = sum("error" in result for result in done.results)
+    trainings = len(benchmark.results)
+    failed = sum("error" in result for result in benchmark.results)
     if failed:
-        raise JobError(f"{failed} of {len(done.results)} trainings failed, see below the tables")
+        raise JobError(
+            f"{failed} of {count(trainings, 'training')} failed; the reasons are below the tables"
+        )
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
-    """Refuse to replace a file, which may hold someone's labels."""
+    """Raise an error if a file would be replaced, since it may hold labels."""
     if out.is_file() and not overwrite:
-        raise InputError(f"{out}: exists; name another, or say --overwrite")
+        raise InputError(f"{out}: already exists; choose another name, or use --overwrite")
 
 
 def register(app: typer.Typer) -> None:

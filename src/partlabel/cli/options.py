@@ -1,4 +1,4 @@
-"""Command options derived from settings: one source for names, types, defaults and help."""
+"""Command options made from settings, which define their names, types, defaults and help."""
 
 import inspect
 import types
@@ -13,11 +13,11 @@ from pydantic.fields import FieldInfo
 from partlabel.base.errors import InputError
 from partlabel.training.settings import panel_of
 
-FLAGS = {"options": "--set", "head_options": "--head-set"}  # other than the field's name
+FLAGS = {"options": "--set", "head_options": "--head-set"}  # that differ from the field's name
 
 
 def option_of(name: str) -> str:
-    """The option of a setting.
+    """The command option of a setting.
 
     >>> option_of("weight_decay"), option_of("options")
     ('--weight-decay', '--set')
@@ -88,7 +88,7 @@ def _pairs(option: str, texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InputError(f"{option} {text}: write key=value")
+            raise InputError(f"{option} {text}: must have the form key=value")
         if name in pairs:
             raise InputError(f"{option} {name} is given twice")
         pairs[name] = value

@@ -1,5 +1,7 @@
-"""A tour on generated pictures: from labels with holes to a classifier and completed labels."""
+"""The demo: merge, train, complete, hide labels, compare and report, on generated images."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -7,22 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from partlabel.base.errors import count
 from partlabel.base.terminal import console, progress, say
 from partlabel.judging.completion import Completion, complete_run
 from partlabel.judging.scoring import evaluate_run, own_thresholds
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, simulate
 from partlabel.labels.formats import write_labels
-from partlabel.labels.inspection import inspect, split_summaries
 from partlabel.labels.scenes import World, write
 from partlabel.metrics import Evaluation
-from partlabel.output.display import (
-    describe,
-    grid,
-    show_completion,
-    show_inspection,
-    split_line,
-)
+from partlabel.output.display import describe, grid, show_completion
 from partlabel.output.report import build_report
 from partlabel.training.run import Run
 from partlabel.training.train import train
@@ -35,153 +29,213 @@ SETTINGS: dict[str, Any] = {
     "optimizer": "lbfgs",
     "weight_decay": 3e-3,
 }
-PRECISION = 0.8  # with a few hundred pictures more cannot be shown
+PRECISION = 0.8  # a few hundred images are too few to show more
 APL: dict[str, Any] = {"alpha": "auto", "beta": 0.4, "warmup": 8}
 
-_INK = {"known": "#15803d", "absent": "#94a3b8", "filled": "#2563eb", "unknown": "#d97706"}
+_COLOURS = {"known": "#15803d", "filled": "#2563eb", "unknown": "#d97706"}
+_LOG = "training.log"
 
 
 def run(folder: Path) -> None:
-    """Make pictures, merge labels and complete them; hide labels, train three times, report."""
-    say(f"1. {COUNT:,} pictures with {WORLD.classes} classes of objects, everything known")
-    with progress("drawing") as bar:
-        truth = write(folder, COUNT, WORLD, test=0.3, done=lambda done: bar(done, COUNT))
-    say(f"   {folder}/labels.csv: {describe(truth)}")
+    """Go through all steps, and print after each one the commands to do the same."""
+    truth = _generate(folder)
     merged = _merge(folder, truth)
     _complete(folder, merged, truth)
+    hidden = _hide(folder, truth)
+    runs = _compare(folder, hidden, truth)
+    _report(folder, runs, truth)
 
-    say("\n4. One tag for each picture, as on the web: the rest of the training labels is hidden")
-    hidden = simulate.hide(truth, "single-positive", seed=0, split="train", holdout=0.2)
-    write_labels(hidden, folder / "single-positive.csv")
-    say(f"   {folder}/single-positive.csv: {split_line(split_summaries(hidden))}\n")
-    show_inspection("split train", inspect(hidden.split("train")))
 
-    say("\n5. Three trainings, on features of a network that knows ImageNet")
-    everything = simulate.hide(truth, "partial", 1.0, seed=0, split="train", holdout=0.2)
-    runs, results = {}, {}
-    for method, labels, options in (
-        ("bce", everything, {}),
-        ("an", hidden, {}),
-        ("em-apl", hidden, APL),
-    ):
-        say(f"   {method} on {'all' if labels is everything else 'single positive'} labels")
-        runs[method] = _train(folder, method, labels, options)
-        thresholds = own_thresholds(runs[method])
-        results[method] = evaluate_run(runs[method], truth.split("test"), threshold=thresholds)
-    _show(results)
-    page = build_report(runs["em-apl"], truth=truth, baseline=runs["an"])
-    say(f"Look at {page}: this run beside 'an', and both against the truth")
+def _generate(folder: Path) -> LabelTable:
+    say(f"1. Generate {COUNT:,} images with objects of {WORLD.classes} classes")
+    with progress("drawing") as show:
+        truth = write(folder, COUNT, WORLD, test=0.3, done=lambda done: show(done, COUNT))
+    say(f"   wrote {folder}/labels.csv: {describe(truth)}")
+    _print_commands(
+        "To see what is in your own label file", "partlabel inspect labels.csv --images photos/"
+    )
+    return truth
 
 
 def _merge(folder: Path, truth: LabelTable) -> LabelTable:
-    say("2. Two teams label other pictures for other classes, one as CSV, one as LVIS JSON")
-    row, column = np.arange(len(truth)), np.arange(len(truth.classes))
+    say("\n2. Merge the label files of two teams, one in CSV, the other in LVIS JSON")
+    say("   Each team labelled half of the images for half of the classes.")
+    rows, columns = np.arange(len(truth)), np.arange(len(truth.classes))
     half, middle = len(truth) // 2, len(truth.classes) // 2
-    first = _only(truth, row < half + 50, column < middle)
-    second = _only(truth, row >= half, column >= middle)
+    first = _part(truth, rows < half + 50, columns < middle)
+    second = _part(truth, rows >= half, columns >= middle)
     write_labels(first, folder / "team-a.csv")
     write_labels(second.with_splits(None), folder / "team-b.json", "lvis")
     merged = first.merge(second)
     write_labels(merged, folder / "merged.csv")
-    conflicts = count(merged.conflicts, "conflict")
-    say(f"   merged, {folder}/merged.csv: {describe(merged)}, {conflicts}")
+    say(f"   wrote {folder}/merged.csv: {describe(merged)}")
+    _print_commands("On your own data", "partlabel merge team-a.csv team-b.json -o merged.csv")
     return merged
 
 
-def _complete(folder: Path, merged: LabelTable, truth: LabelTable) -> None:
-    say("\n3. What a team did not look for, filled in where labels kept aside show that it is safe")
-    own = {"method": "bce", "cache": folder / "cache", "val": 0.3, **SETTINGS}
-    done = train(merged, folder / "images", folder / "run-merged", **own)
-    completion = complete_run(done, PRECISION)
-    completion.save(folder / "completed.csv")
-    show_completion(completion)
-    _judge(completion, merged, truth)
-    _sheet(folder, completion.table, merged).save(folder / "completed.png")
-    say(f"   {folder}/completed.csv: value, score and source of each label")
-    say(f"   {folder}/completed.guarantees.csv: what that rests on, class by class")
-    say(f"   {folder}/completed.suspects.csv: known labels that look wrong")
-    say(f"   {folder}/completed.png: pictures with their labels")
-
-
-def _only(table: LabelTable, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> LabelTable:
-    """The table as known to someone who looked at these images for these classes."""
-    names = [name for name, wanted in zip(table.classes, columns, strict=True) if wanted]
+def _part(table: LabelTable, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> LabelTable:
+    """The labels of some images for some classes."""
+    names = [name for name, chosen in zip(table.classes, columns, strict=True) if chosen]
     return table.subset(rows).with_classes(names)
 
 
-def _train(
-    folder: Path,
-    method: str,
-    labels: LabelTable,
-    options: dict[str, Any],
-    name: str = "",
-    **more: Any,
-) -> Run:
-    return train(
-        labels,
-        folder / "images",
-        folder / (name or f"run-{method}"),
-        cache=folder / "cache",
-        method=method,
-        options=options,
-        **SETTINGS,
-        **more,
+def _complete(folder: Path, merged: LabelTable, truth: LabelTable) -> None:
+    say("\n3. Train a classifier, and fill in unknown labels (takes about half a minute)")
+    say(f"   Labels are filled in only where {PRECISION:.0%} are guaranteed to be correct.")
+    with _logged(folder):
+        completion = complete_run(
+            _train(folder, "run-merged", merged, method="bce", val=0.3), PRECISION
+        )
+        completion.save(folder / "completed.csv")
+    show_completion(completion)
+    correct = _share_correct(completion, merged, truth)
+    if correct is not None:
+        say(f"   In fact, {correct:.1%} are correct, as the true labels show.")
+    _draw_samples(folder, completion.table, merged).save(folder / "completed.png")
+    say(f"   wrote {folder}/completed.csv: value, score and source of each label")
+    say(f"   wrote {folder}/completed.guarantees.csv: the evidence for each class")
+    say(f"   wrote {folder}/completed.suspects.csv: known labels that look wrong")
+    say(f"   wrote {folder}/completed.png: sample images with their labels")
+    _print_commands(
+        "On your own data",
+        "partlabel train merged.csv --images photos/ --method bce --frozen --out run",
+        "partlabel complete run -o completed.csv",
     )
 
 
-def _show(results: dict[str, Evaluation]) -> None:
-    names = {
-        "bce": "all labels known (bce)",
-        "an": "one label a picture, the rest taken for absent (an)",
-        "em-apl": "one label a picture, the rest unknown (em-apl)",
+def _hide(folder: Path, truth: LabelTable) -> LabelTable:
+    say("\n4. Hide labels, to measure how well methods do without them")
+    say("   Each training image keeps one present label, like a photo with a single tag.")
+    hidden = simulate.hide(truth, "single-positive", seed=0, split="train", holdout=0.2)
+    write_labels(hidden, folder / "single-positive.csv")
+    known = hidden.split("train").known
+    say(f"   wrote {folder}/single-positive.csv: {known:.1%} of the training labels are known")
+    _print_commands(
+        "On your own data, if all labels are known",
+        "partlabel simulate labels.csv tags.csv --strategy single-positive --split train "
+        "--holdout 0.2",
+    )
+    return hidden
+
+
+def _compare(folder: Path, hidden: LabelTable, truth: LabelTable) -> dict[str, Run]:
+    say("\n5. Train three classifiers, and compare them on the test images")
+    full = simulate.hide(truth, "partial", 1.0, seed=0, split="train", holdout=0.2)
+    runs, results = {}, {}
+    for method, labels, options in (
+        ("bce", full, {}),
+        ("an", hidden, {}),
+        ("em-apl", hidden, APL),
+    ):
+        with _logged(folder):
+            trained = _train(folder, f"run-{method}", labels, method=method, options=options)
+            thresholds = own_thresholds(trained)
+            results[method] = evaluate_run(trained, truth.split("test"), threshold=thresholds)
+        runs[method] = trained
+    _print_results(results)
+    _print_commands(
+        "On your own data",
+        "partlabel train tags.csv --images photos/ --method em-apl --frozen --out run",
+        "partlabel evaluate run labels.csv --split test --own-thresholds",
+    )
+    return runs
+
+
+def _print_results(results: dict[str, Evaluation]) -> None:
+    labels = {
+        "bce": "all",
+        "an": "one per image, others count as absent",
+        "em-apl": "one per image, others are unknown",
     }
     figures = ("mAP", "CF1", "OF1")
+    columns = [("method", False), ("training labels", False), *((name, True) for name in figures)]
     rows = [
-        [names[name], *(f"{100 * result[figure]:.1f}" for figure in figures)]
-        for name, result in results.items()
+        [method, labels[method], *(f"{100 * result[name]:.1f}" for name in figures)]
+        for method, result in results.items()
     ]
-    console().print(grid([("test pictures", False), *((f, True) for f in figures)], rows))
-    full, an, apl = (100 * results[name]["mAP"] for name in names)
-    say(f"   Taking unknown for absent costs {full - an:.1f} points of mAP; "
-        f"em-apl wins {apl - an:.1f} of them back.\n")  # fmt: skip
+    console().print(grid(columns, rows))
+    full, absent, unknown = (100 * results[method]["mAP"] for method in labels)
+    say(f"   Counting unknown labels as absent costs {full - absent:.1f} points of mAP.")
+    say(f"   em-apl recovers {unknown - absent:.1f} of them.")
 
 
-def _judge(completion: Completion, given: LabelTable, truth: LabelTable) -> None:
-    """How much of what was filled in is right, since the truth is known here."""
+def _report(folder: Path, runs: dict[str, Run], truth: LabelTable) -> None:
+    say("\n6. Write a report about em-apl, compared with an and with the true labels")
+    page = build_report(runs["em-apl"], truth=truth, baseline=runs["an"])
+    _print_commands("On your own data", "partlabel report run --truth labels.csv --baseline run-an")
+    say(f"\nOpen {page} in a browser.")
+    say(f"The output of the trainings is in {folder / _LOG}.")
+
+
+def _train(folder: Path, name: str, labels: LabelTable, **settings: Any) -> Run:
+    return train(
+        labels,
+        folder / "images",
+        folder / name,
+        cache=folder / "cache",
+        **{**SETTINGS, **settings},
+    )
+
+
+@contextmanager
+def _logged(folder: Path) -> Iterator[None]:
+    """Write the messages of a training to a file, so that the output of the demo stays short."""
+    with (folder / _LOG).open("a", encoding="utf-8") as log, redirect_stderr(log):
+        yield
+
+
+def _print_commands(title: str, *lines: str) -> None:
+    """Print the commands for the user's own data."""
+    say(f"   {title}:")
+    for line in lines:
+        console().print(f"     {line}", markup=False, soft_wrap=True)  # can be copied as a whole
+
+
+def _share_correct(completion: Completion, known: LabelTable, truth: LabelTable) -> float | None:
+    """The share of the filled-in labels that are correct; None if there are none."""
     table = completion.table
-    same = truth.subset(truth.ids.find(table.ids)).with_classes(list(table.classes))
-    filled = (given.with_classes(list(table.classes)).dense() == 0) & (table.dense() != 0)
-    right = (table.dense() == same.dense())[filled]
-    if len(right):
-        say(f"   The truth is known here: {right.mean():.1%} of them are right")
+    classes = list(table.classes)
+    values = table.dense()
+    true_values = truth.subset(truth.ids.find(table.ids)).with_classes(classes).dense()
+    filled = (known.with_classes(classes).dense() == 0) & (values != 0)
+    return float((values == true_values)[filled].mean()) if filled.any() else None
 
 
-def _sheet(
+def _draw_samples(
     folder: Path, completed: LabelTable, known: LabelTable, across: int = 6, down: int = 2
 ) -> Image.Image:
-    """Training pictures with their labels: known, filled in, still unknown."""
-    side, line, font = 160, 17, ImageFont.load_default(size=13)
-    height = side + line * 3 + 14
-    sheet = Image.new("RGB", (across * (side + 12), down * height), "white")
+    """Training images with their labels: known, filled in, still unknown."""
+    side, line_height, font = 160, 17, ImageFont.load_default(size=13)
+    width, height = side + 12, side + line_height * 3 + 14
+    sheet = Image.new("RGB", (across * width, down * height), "white")
     pen = ImageDraw.Draw(sheet)
     rows = np.flatnonzero(known.in_split("train"))
     chosen = rows[np.linspace(0, len(rows) - 1, across * down).astype(int)]
-    cells = completed.cells.take(chosen)
-    sources = np.zeros((len(chosen), len(completed.classes)), dtype=np.int8)
-    sources[cells.rows, cells.columns] = cells.sources_or_human()
-    values, scores = completed.dense(chosen), completed.scores(chosen)
-    for place, row in enumerate(chosen):
-        x, y = 6 + place % across * (side + 12), 6 + place // across * height
-        picture = Image.open(folder / "images" / completed.ids[int(row)]).resize((side, side))
-        sheet.paste(picture, (x, y))
-        lines = []
-        for j, name in enumerate(completed.classes):
-            by_model = sources[place, j] == MODEL
-            score = f" {100 * scores[place, j]:.0f}%"
-            if values[place, j] == PRESENT:
-                lines.append(("filled", f"+ {name}{score}") if by_model else ("known", name))
-            elif values[place, j] != ABSENT:
-                lines.append(("unknown", f"? {name}{score}"))
-        for k, (kind, text) in enumerate(sorted(lines)[:3]):
-            pen.text((x, y + side + 3 + k * line), text, _INK[kind], font)
+    for position, captions in enumerate(_captions(completed, chosen)):
+        x, y = 6 + position % across * width, 6 + position // across * height
+        path = folder / "images" / completed.ids[int(chosen[position])]
+        sheet.paste(Image.open(path).resize((side, side)), (x, y))
+        for line, (kind, text) in enumerate(captions[:3]):
+            pen.text((x, y + side + 3 + line * line_height), text, _COLOURS[kind], font)
     return sheet
+
+
+def _captions(completed: LabelTable, rows: NDArray[np.int64]) -> list[list[tuple[str, str]]]:
+    """Kind and text of the labels of each image that are not absent, sorted."""
+    cells = completed.cells.take(rows)
+    sources = np.zeros((len(rows), len(completed.classes)), dtype=np.int8)
+    sources[cells.rows, cells.columns] = cells.sources_or_human()
+    values, scores = completed.dense(rows), completed.scores(rows)
+    captions = []
+    for i in range(len(rows)):
+        labels = []
+        for j, name in enumerate(completed.classes):
+            score = f"{100 * scores[i, j]:.0f}%"
+            if values[i, j] == PRESENT and sources[i, j] == MODEL:
+                labels.append(("filled", f"+ {name} {score}"))
+            elif values[i, j] == PRESENT:
+                labels.append(("known", name))
+            elif values[i, j] != ABSENT:
+                labels.append(("unknown", f"? {name} {score}"))
+        captions.append(sorted(labels))
+    return captions

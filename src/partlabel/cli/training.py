@@ -1,4 +1,4 @@
-"""The commands around training: ``train`` and ``methods``."""
+"""The commands ``train`` and ``methods``."""
 
 import inspect
 from pathlib import Path
@@ -6,48 +6,57 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, count
 from partlabel.cli.options import parameters_of, values_of
 from partlabel.training.settings import Execution, Settings
+
+Config = Annotated[
+    Optional[Path],  # noqa: UP045  # typer reads the annotation
+    typer.Option(help="A YAML file of settings, such as RUN/config.yaml; options override it."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")]
+Format = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Format of the label file. (default: detected from the content)"),
+]
+Unlisted = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        help="Meaning of a class that the file does not list for an image: absent or unknown."
+    ),
+]
+Frozen = Annotated[
+    bool,
+    typer.Option(
+        "--frozen",
+        help="Do not train the backbone. Its features are cached, and the head trains in seconds.",
+        rich_help_panel="Network",
+    ),
+]
+Unfreeze = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        help="last: train only the layers after the last feature map of stride 16. all: train all "
+        "layers. (default: all)",
+        rich_help_panel="Network",
+        show_default=False,
+    ),
+]
 
 
 def train(
     labels: Annotated[Path, typer.Argument(help="A label file.")],
     images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder of the run; new or empty.")],
-    config: Annotated[
-        Optional[Path],  # noqa: UP045  # typer reads the annotation
-        typer.Option(help="A YAML file of settings, such as RUN/config.yaml; options win over it."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped.")
-    ] = False,
-    format: Annotated[Optional[str], typer.Option(help="Format of the labels.")] = None,  # noqa: UP045
-    unlisted: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="What a class is where the file does not list it: absent or unknown."),
-    ] = None,
-    frozen: Annotated[
-        bool,
-        typer.Option(
-            "--frozen",
-            help="Keep the backbone as it is: its features are cached, and the head trains in "
-            "seconds.",
-            rich_help_panel="Network",
-        ),
-    ] = False,
-    unfreeze: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            help="last: train what comes after the last feature map of stride 16; all: train "
-            "everything. (default: all)",
-            rich_help_panel="Network",
-            show_default=False,
-        ),
-    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder of the run, new or empty.")],
+    config: Config = None,
+    resume: Resume = False,
+    format: Format = None,
+    unlisted: Unlisted = None,
+    frozen: Frozen = False,
+    unfreeze: Unfreeze = None,
     **values: Any,
 ) -> None:
-    """Train a classifier on the labels that are known.
+    """Train a classifier on the known labels.
 
     If absent labels are known too, start with --method bce; if only present ones, with em-apl.
 
@@ -56,16 +65,10 @@ def train(
     from partlabel.base.terminal import say
     from partlabel.training.train import train as train_run
 
-    if frozen and unfreeze:
-        raise InputError("--frozen and --unfreeze exclude each other")
-    parts = {None: None, "last": "lower", "all": "nothing"}
-    if unfreeze not in parts:
-        raise InputError(f"--unfreeze {unfreeze}: say last or all")
-    part = "all" if frozen else parts[unfreeze]
     settings = values_of(Settings, values) | values_of(Execution, values)
-    settings |= {} if part is None else {"frozen": part}
+    settings |= _frozen_part(frozen, unfreeze)
     if "method" not in settings and config is None:
-        raise InputError("say how to learn with --method, such as bce or em-apl")
+        raise InputError("choose a method with --method, such as bce or em-apl")
     run = train_run(
         labels,
         images,
@@ -78,22 +81,40 @@ def train(
     )
     record = run.record
     if record.best_val_mAP is None:
-        score = (
-            "nothing to validate on, so the last epoch is kept. A few hundred images with present "
-            "and absent labels, in a split 'holdout', would help a lot"
+        say(
+            f"{out}: the last epoch ({record.best_epoch}) is kept, since there are no labels to "
+            "validate on. A few hundred images with present and absent labels, in a split "
+            "'holdout', would help a lot"
         )
     else:
         score = f"validation mAP {100 * record.best_val_mAP:.2f}"
-    say(f"{out}: epoch {record.best_epoch} kept, {score}")
+        say(f"{out}: epoch {record.best_epoch} is kept, {score}")
     if record.broken:
-        say(f"  {len(record.broken):,} unreadable images were left out")
+        say(f"  {count(len(record.broken), 'unreadable image')} left out")
+
+
+def _frozen_part(frozen: bool, unfreeze: str | None) -> dict[str, str]:
+    """The setting ``frozen`` for the options --frozen and --unfreeze; empty without them."""
+    if frozen and unfreeze:
+        raise InputError("--frozen and --unfreeze exclude each other")
+    if frozen:
+        return {"frozen": "all"}
+    if unfreeze is None:
+        return {}
+    parts = {"last": "lower", "all": "nothing"}
+    if unfreeze not in parts:
+        raise InputError(f"--unfreeze {unfreeze}: must be last or all")
+    return {"frozen": parts[unfreeze]}
 
 
 def _with_settings(command: Any) -> Any:
     """The command with an option for each setting, in place of its ``**values``."""
     signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    own = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    own = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     settings = [*parameters_of(Settings, skip=("frozen",)), *parameters_of(Execution)]
     network = [p for p in own if p.name in ("frozen", "unfreeze")]  # beside the backbone
     at = next(number for number, p in enumerate(settings) if p.name == "backbone")

@@ -24,7 +24,7 @@ def read_tally(run: Run, truth: LabelTable | None) -> Tally | None:
 
 
 def rounds_before(run: Run) -> int:
-    """How many rounds were over at the epoch that is kept."""
+    """The number of rounds of pseudo-labels up to the epoch that is kept."""
     kept = run.record.best_epoch
     return sum("pseudo_labels" in line for line in run.history() if line["epoch"] <= kept)
 

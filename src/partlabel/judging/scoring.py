@@ -98,8 +98,8 @@ def evaluate_reserved(run: Run, threshold: Thresholds = 0.5) -> Evaluation:
     selection = run.selection
     if not len(selection.reserved):
         raise InputError(
-            f"{run.folder}: reserved no images; train with validation images that have labels of "
-            "both kinds, and without --reserve 0"
+            f"{run.folder}: reserved no images; train with validation images that have "
+            "present and absent labels, and without --reserve 0"
         )
     return evaluate_run(run, selection.table.subset(selection.reserved), threshold=threshold)
 
@@ -146,18 +146,22 @@ def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
     >>> aligned(truth, LabelTable(["a", "b"], ["cat", "cow"], [[0, 0], [1, 0]])).dense().tolist()
     [[0, 0], [-1, 0]]
     """
-    at, columns = table.ids.find(like.ids), table.classes.find(like.classes)
-    for kind, names, positions in (("images", like.ids, at), ("classes", like.classes, columns)):
+    images, columns = table.ids.find(like.ids), table.classes.find(like.classes)
+    for kind, names, positions in (
+        ("images", like.ids, images),
+        ("classes", like.classes, columns),
+    ):
         if len(names) and not (positions >= 0).any():
             raise InputError(
                 f"the labels have none of the {kind} that the run was trained on, such as "
                 f"{some(names[:3])}; names must be the same"
             )
-    rows, to_new = np.flatnonzero(at >= 0), np.full(len(table.classes), -1, dtype=np.int64)
-    to_new[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
-    cells = table.cells.take(at[rows])
-    kept = cells.where((to_new[cells.columns] >= 0) & (cells.values != 0))
-    moved = from_triples(rows[kept.rows], to_new[kept.columns], kept.values, like.shape)
+    rows = np.flatnonzero(images >= 0)
+    new_columns = np.full(len(table.classes), -1, dtype=np.int64)
+    new_columns[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
+    cells = table.cells.take(images[rows])
+    kept = cells.where((new_columns[cells.columns] >= 0) & (cells.values != 0))
+    moved = from_triples(rows[kept.rows], new_columns[kept.columns], kept.values, like.shape)
     return like.with_cells(moved)
 
 
@@ -202,8 +206,8 @@ def own_thresholds(run: Run) -> Scores:
     if missing:
         warnings.warn(
             f"{count(len(missing), 'class', 'classes')} have no threshold of their own "
-            f"({some(missing)}): that takes validation images with labels of both kinds. They are "
-            "predicted from a score of 0.5, which may be far off; the order of the scores is not "
+            f"({some(missing)}): that takes validation images with present and absent labels. The "
+            "threshold 0.5 is used for them, which may be far off; the order of the scores is not "
             "affected",
             PartlabelWarning,
             stacklevel=2,

@@ -28,7 +28,7 @@ _STEP = 1.1  # ratio of the ranks of two thresholds that are tested one after th
 _PLENTY = 6  # a class with this many times the fewest labels is never pooled
 _STRONG = 0.001  # a class is tested on its own if its p-value on the first part is at most this
 
-Basis = Literal["class", "pooled", ""]
+Basis = Literal["class", "pooled"]  # whose labels a guarantee is tested on
 
 
 class Held(NamedTuple):
@@ -61,8 +61,8 @@ class LabelledCells(NamedTuple):
         inside = self.confidence >= threshold
         tested, right = int(inside.sum()), int(self.correct[inside].sum())
         per_image = np.bincount(self.image[inside])
-        alike = float((per_image**2).sum()) / tested if tested else 1.0
-        return Limit(threshold, tested, right, alike)
+        design_effect = float((per_image**2).sum()) / tested if tested else 1.0
+        return Limit(threshold, tested, right, design_effect)
 
 
 @dataclass(frozen=True)
@@ -73,56 +73,61 @@ class Limit:
         threshold: least confidence of a label that is filled in; infinite if none is.
         tested: number of labelled cells at or above the threshold.
         right: number of these cells for which the model was right.
-        alike: design effect, the number of cells that count as one. Errors within an image may be
-            correlated. The worst case is assumed, in which all cells of an image are right or wrong
-            together. So a pool of classes counts images, not labels.
+        design_effect: number of cells that count as one. Errors within an image may be correlated.
+            The worst case is assumed, in which all cells of an image are right or wrong together.
+            So a pool of classes counts images, not labels.
     """
 
     threshold: float = math.inf
     tested: int = 0
     right: int = 0
-    alike: float = 1.0
+    design_effect: float = 1.0
+
+    @property
+    def counted_as(self) -> float:
+        """The number of independent cells that the tested cells count as."""
+        return self.tested / self.design_effect
 
     @property
     def precision(self) -> float:
         """Lower bound of the true precision, with a confidence of 95%."""
-        return at_least(self.right / self.alike, self.tested / self.alike)
+        return at_least(self.right / self.design_effect, self.counted_as)
 
     def p_value(self, precision: float) -> float:
         """The p-value of the hypothesis that the true precision is at most ``precision``."""
-        right, tested = self.right / self.alike, self.tested / self.alike
+        right, tested = self.right / self.design_effect, self.counted_as
         return float(betainc(right, tested - right + 1, precision)) if right else 1.0
 
 
 @dataclass(frozen=True)
-class Promise:
+class Guarantee:
     """The guarantee for present or for absent labels of one class.
 
     Args:
         limit: the threshold, and what it was tested on.
         basis: whose labels it was tested on: ``class`` for those of the class alone, ``pooled`` for
-            those of several classes together, an empty string if there is no guarantee.
+            those of several classes together, None if there is no guarantee.
     """
 
     limit: Limit
-    basis: Basis
+    basis: Basis | None
 
 
 @dataclass(frozen=True)
-class Promises:
+class Guarantees:
     """The guarantees for present labels [C] and for absent labels [C] of all classes."""
 
-    present: list[Promise]
-    absent: list[Promise]
+    present: list[Guarantee]
+    absent: list[Guarantee]
 
-    def of(self, value: int) -> list[Promise]:
+    def of(self, value: int) -> list[Guarantee]:
         """The guarantees [C] for ``PRESENT`` or for ``ABSENT``."""
         return self.present if value == PRESENT else self.absent
 
     def decide(self, scores: NDArray[Any]) -> NDArray[np.int8]:
         """Labels [n, C] for calibrated logits [n, C]; 0 where nothing is guaranteed."""
         high, low = (
-            np.array([promise.limit.threshold for promise in self.of(value)])
+            np.array([guarantee.limit.threshold for guarantee in self.of(value)])
             for value in (PRESENT, ABSENT)
         )
         filled = np.where(scores >= high, PRESENT, np.where(-scores >= low, ABSENT, 0))
@@ -171,9 +176,9 @@ def passing_limits(
     return passed
 
 
-def make_promises(
-    first: Held, second: Held, precision: float, guarantee: Literal["class", "pooled"] | None = None
-) -> Promises:
+def find_guarantees(
+    first: Held, second: Held, precision: float, basis: Basis | None = None
+) -> Guarantees:
     """Find what can be guaranteed for each class, on its own labels or on those of a pool.
 
     A class without an absent label in the first part gets no guarantee. Its known labels are then
@@ -183,44 +188,43 @@ def make_promises(
         first, second: held-out labels. Thresholds are tested on the second part only; the first
             part decides where to start and which classes to pool.
         precision: share of the filled-in labels that must be right.
-        guarantee: ``class`` tests each class on its own, ``pooled`` tests all classes together. By
+        basis: ``class`` tests each class on its own, ``pooled`` tests all classes together. By
             default classes are pooled if they have too few labels, or if the first part shows no
             strong evidence for them; all other classes are tested on their own.
     """
     usable = np.flatnonzero((first.labels == ABSENT).any(axis=0)).tolist()
     present, absent = (
-        _promises_for(first, second, usable, value, precision, guarantee)
+        _guarantees_for(first, second, usable, value, precision, basis)
         for value in (PRESENT, ABSENT)
     )
-    return Promises(present, absent)
+    return Guarantees(present, absent)
 
 
-def _promises_for(
+def _guarantees_for(
     first: Held,
     second: Held,
     usable: list[int],
     value: int,
     precision: float,
-    guarantee: Literal["class", "pooled"] | None,
-) -> list[Promise]:
+    basis: Basis | None,
+) -> list[Guarantee]:
     """The guarantees [C] for present or for absent labels; ``usable`` are the classes to test."""
-    alone = {
-        "class": usable,
-        "pooled": [],
-        None: [j for j in usable if _can_be_alone(first, second, j, value, precision)],
-    }[guarantee]
+    if basis is None:
+        alone = [j for j in usable if _can_be_alone(first, second, j, value, precision)]
+    else:
+        alone = usable if basis == "class" else []
     rest = sorted(set(usable) - set(alone))
     groups: list[tuple[Basis, list[int]]] = [*(("class", [j]) for j in alone), ("pooled", rest)]
-    promises = [Promise(Limit(), "")] * second.labels.shape[1]
-    for basis, classes in groups:
+    guarantees = [Guarantee(Limit(), None)] * second.labels.shape[1]
+    for tested_on, classes in groups:
         first_cells, second_cells = (
             _labelled_cells(held, classes, value) for held in (first, second)
         )
-        floor = max(0.0, math.log(precision / (1 - precision))) if basis == "pooled" else 0.0
+        floor = max(0.0, math.log(precision / (1 - precision))) if tested_on == "pooled" else 0.0
         passed = passing_limits(first_cells, second_cells, precision, floor)
         for j in classes if passed else []:
-            promises[j] = Promise(passed[-1], basis)
-    return promises
+            guarantees[j] = Guarantee(passed[-1], tested_on)
+    return guarantees
 
 
 def _candidates(cells: LabelledCells, precision: float, floor: float = 0.0) -> NDArray[Any]:

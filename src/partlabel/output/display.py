@@ -1,7 +1,7 @@
-"""What people see of results: a table's classes, what is odd about it, what a merge did."""
+"""Output of results in a terminal: inspections, merges, metrics and completions."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rich import box
 from rich.markup import escape
@@ -14,45 +14,64 @@ from partlabel.labels import PRESENT, LabelTable
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
 from partlabel.metrics import Evaluation
 
-_MOST_CLASSES = 40
+_MAX_CLASSES = 40  # of an inspection, unless all are asked for
 
 
 def describe(table: LabelTable) -> str:
-    """A table in one line."""
+    """The size of a table and the share of known labels, in one line."""
     size = f"{count(len(table.ids), 'image')} x {count(len(table.classes), 'class', 'classes')}"
     return f"{size}, {table.known:.1%} of labels known"
 
 
 def merge_lines(tables: list[LabelTable], merged: LabelTable, rule: str) -> str:
-    """What a merge did, and names that look as if they should have met."""
+    """How many images, classes and labels coincide or conflict, and which names are similar."""
     images = sum(len(table.ids) for table in tables) - len(merged.ids)
     classes = sum(len(table.classes) for table in tables) - len(merged.classes)
     conflicts = merged.conflicts + merged.split_conflicts
     lines = [
-        f"merged: {count(images, 'image')} and {count(classes, 'class', 'classes')} met again, "
+        f"merged: {count(images, 'repeated image')}, "
+        f"{count(classes, 'repeated class', 'repeated classes')}, "
         f"{count(merged.conflicts, 'label')} and {count(merged.split_conflicts, 'split')} in "
-        "conflict" + (f", decided by '{rule}'" if conflicts else "")
+        "conflict" + (f", resolved by the rule '{rule}'" if conflicts else "")
     ]
-    for kind, names, plain in (
+    for kind, names, simplify in (
         ("class", merged.classes, str.casefold),
-        ("image", merged.ids, lambda name: name.rsplit("/", 1)[-1].rsplit(".", 1)[0]),
+        ("image", merged.ids, _without_folder_and_ending),
     ):
-        first: dict[str, str] = {}
-        alike = [(first[p], n) for n in names if first.setdefault(p := plain(n), n) != n]
-        if alike:
+        pairs = _similar_names(names, simplify)
+        if pairs:
+            first, second = pairs[0]
             lines.append(
-                f"  note: {count(len(alike), kind + ' name')} like another but not the same, "
-                f"such as '{alike[0][1]}' and '{alike[0][0]}'"
+                f"  note: {count(len(pairs), 'pair')} of similar {kind} names, such as '{first}' "
+                f"and '{second}'; rename one of them if they are the same {kind}"
             )
     return "\n".join(lines)
 
 
+def _without_folder_and_ending(name: str) -> str:
+    return name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
+
+def _similar_names(names: Iterable[str], simplify: Callable[[str], str]) -> list[tuple[str, str]]:
+    """Pairs of different names that are equal once they are simplified."""
+    first: dict[str, str] = {}
+    pairs = []
+    for name in names:
+        earlier = first.setdefault(simplify(name), name)
+        if earlier != name:
+            pairs.append((earlier, name))
+    return pairs
+
+
 def grid(columns: list[tuple[str, bool]], rows: list[list[str]]) -> Table:
-    """A table; each column has a title and whether it holds numbers, which are never cut."""
+    """A table for a terminal; each column has a title, and whether it holds numbers.
+
+    Numbers are never cut if the terminal is narrow.
+    """
     shape = box.ROUNDED if sys.stdout.isatty() else box.SIMPLE_HEAD
     table = Table(box=shape, header_style="bold")
-    for number, (title, numeric) in enumerate(columns):
-        widest = max([len(title), *(len(row[number]) for row in rows)])
+    for j, (title, numeric) in enumerate(columns):
+        widest = max([len(title), *(len(row[j]) for row in rows)])
         table.add_column(
             printable(title),
             justify="right" if numeric else "left",
@@ -64,72 +83,78 @@ def grid(columns: list[tuple[str, bool]], rows: list[list[str]]) -> Table:
     return table
 
 
-def show_inspection(name: str, found: Inspection, *, every_class: bool = False) -> None:
-    """Print an inspection: the classes, then what is odd."""
-    out = console()
-    size = f"{count(found.images, 'image')} x {count(len(found.classes), 'class', 'classes')}"
-    form = f" ({found.notes.format})" if found.notes.format else ""
-    out.print(f"[bold]{escape(name)}[/]{escape(form)}: {size}, {found.known:.1%} of labels known")
-    shown = found.classes if every_class else found.classes[:_MOST_CLASSES]
-    uncertain = any(summary.uncertain for summary in found.classes)
-    remarks = bool(found.not_evaluable)
+def show_inspection(name: str, inspection: Inspection, *, every_class: bool = False) -> None:
+    """Print an inspection: the classes, then problems and other findings."""
+    out, classes = console(), inspection.classes
+    size = f"{count(inspection.images, 'image')} x {count(len(classes), 'class', 'classes')}"
+    form = f" ({inspection.notes.format})" if inspection.notes.format else ""
+    known = f"{inspection.known:.1%} of labels known"
+    out.print(f"[bold]{escape(name)}[/]{escape(form)}: {size}, {known}")
+    listed = classes if every_class else classes[:_MAX_CLASSES]
+    uncertain = any(summary.uncertain for summary in classes)
+    remarks = bool(inspection.not_evaluable)
     columns = [("class", False), ("present", True), ("absent", True), ("unknown", True)]
     columns += [("uncertain", True)] if uncertain else []
     columns += [("known", True)]
     columns += [("not evaluable", False)] if remarks else []
-    out.print(grid(columns, [_class_row(summary, uncertain, remarks) for summary in shown]))
-    hidden = len(found.classes) - len(shown)
+    out.print(grid(columns, [_class_row(summary, uncertain, remarks) for summary in listed]))
+    hidden = len(classes) - len(listed)
     if hidden:
         out.print(f"... and {count(hidden, 'class', 'classes')} more (--all shows them)")
-    for line in _findings(found):
+    for line in _findings(inspection):
         out.print(escape(line))
 
 
 def _class_row(summary: ClassSummary, uncertain: bool, remarks: bool) -> list[str]:
+    """The row of a class; ``uncertain`` and ``remarks`` say whether there are such columns."""
     numbers = [summary.present, summary.absent, summary.unknown]
-    numbers += [summary.uncertain] if uncertain else []
-    row = [escape(summary.name), *(f"{n:,}" for n in numbers), f"{summary.known:.1%}"]
-    if remarks and not summary.evaluable:
+    if uncertain:
+        numbers.append(summary.uncertain)
+    row = [escape(summary.name), *(f"{number:,}" for number in numbers), f"{summary.known:.1%}"]
+    if remarks:
         kinds = [("present", summary.present), ("absent", summary.absent)]
-        row.append("none " + " or ".join(kind for kind, n in kinds if not n))
-    return row + [""] * (remarks and summary.evaluable)
+        missing = " or ".join(kind for kind, number in kinds if not number)
+        row.append(f"none {missing}" if missing else "")
+    return row
 
 
 def split_line(splits: list[SplitSummary]) -> str:
-    """The splits in one line."""
+    """The number of images and the share of known labels of each split, in one line."""
     return "splits: " + ", ".join(
         f"{part.name} {count(part.images, 'image')} ({part.known:.1%} known)" for part in splits
     )
 
 
-def _findings(found: Inspection) -> Iterator[str]:
-    if found.splits:
-        yield split_line(found.splits)
-    yield f"images with nothing known: {found.nothing_known:,}"
-    if found.not_evaluable:
-        yield f"classes that cannot be evaluated: {len(found.not_evaluable):,}"
-    if found.scores:
-        yield f"cells with a machine's score: {found.scores:,}"
-    if found.from_model:
-        yield f"labels that come from a model: {found.from_model:,}"
-    repeated = found.notes.repeated
-    yield f"images described more than once: {_number(repeated)}"
-    contradictions = found.notes.contradictions
+def _findings(inspection: Inspection) -> Iterator[str]:
+    """Findings in an inspection, one line each."""
+    if inspection.splits:
+        yield split_line(inspection.splits)
+    yield f"images without known labels: {inspection.nothing_known:,}"
+    if inspection.not_evaluable:
+        yield f"classes that cannot be evaluated: {len(inspection.not_evaluable):,}"
+    if inspection.scores:
+        yield f"cells with a model's score: {inspection.scores:,}"
+    if inspection.from_model:
+        yield f"labels given by a model: {inspection.from_model:,}"
+    repeated = inspection.notes.repeated
+    yield f"images described more than once: {_number_and_names(repeated)}"
+    contradictions = inspection.notes.contradictions
     yield f"contradictions: {len(contradictions):,}"
     yield from (f"  {contradiction}" for contradiction in contradictions[:5])
     if len(contradictions) > 5:
         yield f"  ... and {len(contradictions) - 5:,} more (--json lists them)"
-    yield from (f"note: {remark}" for remark in found.notes.remarks)
-    if found.files is not None:
-        yield f"image files in {found.files.folder}: {found.files.found:,} found"
-        yield f"  missing: {_number(found.files.missing)}"
-        yield f"  unreadable: {_number(list(found.files.unreadable))}"
-        for name, why in list(found.files.unreadable.items())[:5]:
+    yield from (f"note: {remark}" for remark in inspection.notes.remarks)
+    if inspection.files is not None:
+        yield f"image files in {inspection.files.folder}: {inspection.files.found:,} found"
+        yield f"  missing: {_number_and_names(inspection.files.missing)}"
+        yield f"  unreadable: {_number_and_names(list(inspection.files.unreadable))}"
+        for name, why in list(inspection.files.unreadable.items())[:5]:
             yield f"    {name}: {why}"
-        yield f"  not in the label file: {_number(found.files.unmentioned)}"
+        yield f"  not in the label file: {_number_and_names(inspection.files.unmentioned)}"
 
 
-def _number(names: list[str]) -> str:
+def _number_and_names(names: list[str]) -> str:
+    """How many names there are, and the first of them."""
     return f"{len(names):,}" + (f" ({some(names)})" if names else "")
 
 
@@ -137,19 +162,19 @@ def show_evaluation(result: Evaluation) -> None:
     """Print metrics in percent: per class, then overall."""
     out = console()
     header, rows = result.class_table()
-    columns = [(title, number > 0) for number, title in enumerate(header)]
+    columns = [(title, j > 0) for j, title in enumerate(header)]
     out.print(grid(columns, [[escape(row[0]), *row[1:]] for row in rows]))
     out.print(escape(result.summary()))
 
 
-def show_completion(done: Completion) -> None:
+def show_completion(completion: Completion) -> None:
     """Print how much is filled in, and the evidence for it."""
-    say(done.headline())
-    if not any(done.total.values()):
+    say(completion.headline())
+    if not any(completion.total.values()):
         return
-    header, rows = done.evidence()
-    console().print(grid([(title, number > 1) for number, title in enumerate(header)], rows))
-    if not done.total[PRESENT]:
+    header, rows = completion.evidence()
+    console().print(grid([(title, j > 1) for j, title in enumerate(header)], rows))
+    if not completion.total[PRESENT]:
         say(
             "no present label could be guaranteed: too few of the reserved labels have such high "
             "scores and are correct. More validation images or a lower --min-precision help"

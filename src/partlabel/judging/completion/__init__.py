@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from partlabel.base.errors import InputError
-from partlabel.judging.completion.assessment import Assessment, Guarantee, assess
+from partlabel.judging.completion.assessment import Assessment, assess
 from partlabel.judging.completion.notes import (
     better_alternatives,
     classes_without_labels,
@@ -19,6 +19,7 @@ from partlabel.judging.completion.notes import (
 from partlabel.judging.completion.result import Completion, Suspect, files_of
 from partlabel.judging.scoring import Scored, Scores, filled_table, score
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
+from partlabel.metrics.guarantee import Basis
 from partlabel.training.run import Run
 from partlabel.training.selection import Selection
 
@@ -38,7 +39,7 @@ _LITTLE = 0.5  # share of the unknown labels: if less is filled in, alternatives
 def complete_run(
     run: Run,
     min_precision: float = 0.95,
-    guarantee: Guarantee | None = None,
+    guarantee: Basis | None = None,
 ) -> Completion:
     """Fill in the unknown labels of a run's own table. Known labels are never changed.
 
@@ -46,7 +47,7 @@ def complete_run(
         run: a finished run.
         min_precision: share of the labels filled in that must be correct, for the present and for
             the absent labels of each class (or of pooled classes), with a confidence of 95%.
-        guarantee: see :func:`guarantee.make_promises`.
+        guarantee: the labels to test on, see ``basis`` of :func:`guarantee.find_guarantees`.
     """
     check_precision(min_precision)
     selection = run.selection
@@ -55,26 +56,26 @@ def complete_run(
     held_out = [rows[scored.readable[rows]] for rows in (selection.val, selection.reserved)]
     val, reserved = ((table.subset(rows), scored.scores[rows]) for rows in held_out)
 
-    def assess_at(precision: float, basis: Guarantee | None) -> Assessment:
+    def assess_at(precision: float, basis: Basis | None) -> Assessment:
         return assess(selection.training, val, reserved, precision, basis, run.settings.seed)
 
     assessment = assess_at(min_precision, guarantee)
     readable = scored.readable[:, None]
     logits = assessment.calibration.logits(np.where(readable, scored.scores, 0.5))
-    values = np.where(readable, assessment.promises.decide(logits), 0)
+    values = np.where(readable, assessment.guarantees.decide(logits), 0)
     unknown = (known == 0) & readable
     reason = why_nothing(selection, run.settings.reserve, min_precision)
-    notes = [reason] if reason else []
-    if not reason:
+    if reason:
+        notes = [reason]
+    else:
         share = float(np.mean(values[unknown] != 0)) if unknown.any() else 1.0
         alternatives: dict[str, float] = {}
-        for option, precision, basis in _weaker_guarantees(min_precision, guarantee):
-            if share >= _LITTLE:
-                break
-            decided = assess_at(precision, basis).promises.decide(logits)
-            alternatives[option] = float(np.mean(decided[unknown] != 0))
-            if precision < min_precision and alternatives[option] > share:
-                break
+        if share < _LITTLE:
+            for option, precision, basis in _weaker_guarantees(min_precision, guarantee):
+                decided = assess_at(precision, basis).guarantees.decide(logits)
+                alternatives[option] = float(np.mean(decided[unknown] != 0))
+                if precision < min_precision and alternatives[option] > share:
+                    break
         outside = np.setdiff1d(np.arange(len(table)), selection.used)
         train = selection.train
         notes = [
@@ -85,7 +86,7 @@ def complete_run(
         ]
     return Completion(
         _full_table(selection.labels, scored, values, logits),
-        {v: ((known == 0) & (values == v)).sum(axis=0) for v in (PRESENT, ABSENT)},
+        {value: ((known == 0) & (values == value)).sum(axis=0) for value in (PRESENT, ABSENT)},
         int((known == 0).sum()),
         [] if reason else _suspects(selection, values, logits, min_precision),
         assessment,
@@ -94,7 +95,7 @@ def complete_run(
 
 
 def check_precision(precision: float) -> None:
-    """Raise an error for a number that is no precision."""
+    """Raise an error unless a precision lies between 0 and 1."""
     if not 0 < precision < 1:
         hint = f"; did you mean {precision / 100:g}?" if 1 < precision < 100 else ""
         raise InputError(
@@ -106,7 +107,7 @@ def check_precision(precision: float) -> None:
 def _full_table(
     labels: LabelTable, scored: Scored, values: NDArray[np.int8], logits: Scores
 ) -> LabelTable:
-    """Known labels as they are, also of classes that were not learned; else the new values."""
+    """The known labels of all classes, also of those not learned, and the filled-in labels."""
     table, known = scored.table, scored.table.dense()
     sources = np.full(known.shape, MODEL, dtype=np.int8)
     sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
@@ -119,28 +120,30 @@ def _full_table(
 
 
 def _weaker_guarantees(
-    precision: float, guarantee: Guarantee | None
-) -> Iterator[tuple[str, float, Guarantee | None]]:
-    """Weaker guarantees: the option that asks for it, its precision and its basis."""
-    if guarantee != "pooled":
+    precision: float, basis: Basis | None
+) -> Iterator[tuple[str, float, Basis | None]]:
+    """Weaker guarantees, each with the option to use, its precision and its basis."""
+    if basis != "pooled":
         yield "--guarantee pooled (all classes together)", precision, "pooled"
     for lower in (0.9, 0.8, 0.7):
         if lower < precision:
-            yield f"--min-precision {lower:g}", lower, guarantee
+            yield f"--min-precision {lower:g}", lower, basis
 
 
 def _suspects(
     selection: Selection, values: NDArray[np.int8], logits: Scores, precision: float
 ) -> list[Suspect]:
-    """Known labels that would have been filled in the other way, or are as unlikely as that."""
+    """Known labels that would have been filled in with the other value, or are as unlikely."""
     table, known = selection.table, selection.table.dense()
     limit = max(math.log(precision / (1 - precision)), 0.0)
     rows, columns = np.nonzero((known * values < 0) | ((known != 0) & (known * logits < -limit)))
     order = np.argsort(-np.abs(logits[rows, columns]), kind="stable")
     trained = np.isin(rows, selection.train)
-    return [
-        Suspect(table.ids[i], table.classes[j], int(known[i, j]), float(expit(logits[i, j])), on)
-        for i, j, on in zip(
-            rows[order].tolist(), columns[order].tolist(), trained[order].tolist(), strict=True
+    suspects = []
+    for cell in order.tolist():
+        i, j = int(rows[cell]), int(columns[cell])
+        score = float(expit(logits[i, j]))
+        suspects.append(
+            Suspect(table.ids[i], table.classes[j], int(known[i, j]), score, bool(trained[cell]))
         )
-    ]
+    return suspects

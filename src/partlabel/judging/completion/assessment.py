@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,12 @@ from scipy.special import expit
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.metrics.calibration import Bins, Calibration, calibrate, reliability
-from partlabel.metrics.guarantee import Held, Promises, make_promises
+from partlabel.metrics.guarantee import Basis, Guarantees, Held, find_guarantees
 from partlabel.training.selection import by_humans
 
-Guarantee = Literal["class", "pooled"]
 Scores = NDArray[np.float64]
 
-_MORE = 0.1  # images with this share more labels than training images are labelled differently
+_MORE = 0.1  # share of additional labels above which images count as labelled differently
 
 
 class Share(NamedTuple):
@@ -34,7 +33,7 @@ class Assessment:
     Args:
         precision: the precision that is guaranteed.
         calibration: turns scores into probabilities.
-        promises: the threshold for present and for absent labels of each class.
+        guarantees: the threshold for present and for absent labels of each class.
         before, after: reliability on reserved labels, of raw and of calibrated scores.
         filled: share of the reserved labels that would have been filled in as present, as absent.
         expected: share of the reserved labels that calibrated scores expect to be present.
@@ -42,7 +41,7 @@ class Assessment:
 
     precision: float
     calibration: Calibration
-    promises: Promises
+    guarantees: Guarantees
     before: Bins
     after: Bins
     filled: dict[int, float]
@@ -54,7 +53,7 @@ def assess(
     val: tuple[LabelTable, Scores],
     reserved: tuple[LabelTable, Scores],
     precision: float,
-    guarantee: Guarantee | None,
+    basis: Basis | None,
     seed: int,
 ) -> Assessment:
     """Calibrate scores on validation images, and test thresholds on the reserved ones.
@@ -62,7 +61,7 @@ def assess(
     Args:
         training: the labels of the training images.
         val, reserved: held-out images with scores [n, C].
-        precision, guarantee: see :func:`guarantee.make_promises`.
+        precision, basis: see :func:`guarantee.find_guarantees`.
         seed: decides which labels of fully labelled images count as known.
     """
     tables = [by_humans(table) for table, _ in (val, reserved)]
@@ -73,16 +72,19 @@ def assess(
         Held(calibration.logits(scores), known)
         for (_, scores), known in zip((val, reserved), labels, strict=True)
     )
-    promises = make_promises(first, second, precision, guarantee)
+    guarantees = find_guarantees(first, second, precision, basis)
     known = second.labels != 0
-    present, decided = second.labels[known] == PRESENT, promises.decide(second.scores)[known]
+    present, decided = second.labels[known] == PRESENT, guarantees.decide(second.scores)[known]
     return Assessment(
         precision,
         calibration,
-        promises,
+        guarantees,
         reliability(reserved[1][known], present),
         reliability(expit(second.scores[known]), present),
-        {v: float(np.mean(decided == v)) if len(decided) else 0.0 for v in (PRESENT, ABSENT)},
+        {
+            value: float(np.mean(decided == value)) if len(decided) else 0.0
+            for value in (PRESENT, ABSENT)
+        },
         expected_share(second.scores, known),
     )
 

@@ -9,7 +9,9 @@ from partlabel.labels import Names
 from partlabel.metrics.guarantee import fewest
 from partlabel.training.selection import Selection
 
-_APART, _TIMES, _SURE = 0.05, 1.5, 4.0  # differences between shares that are worth a warning
+# A warning is given if two shares differ by all of these: a difference, a ratio, and a number of
+# standard errors.
+_GAP, _RATIO, _STANDARD_ERRORS = 0.05, 1.5, 4.0
 
 
 def why_nothing(selection: Selection, reserve: float, precision: float) -> str:
@@ -43,8 +45,8 @@ def why_nothing(selection: Selection, reserve: float, precision: float) -> str:
 def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
     """Which classes get no label, and why."""
     precision = assessment.precision
-    both = zip(assessment.promises.present, assessment.promises.absent, strict=True)
-    without = [j for j, promises in enumerate(both) if not any(one.basis for one in promises)]
+    pairs = zip(assessment.guarantees.present, assessment.guarantees.absent, strict=True)
+    without = [j for j, pair in enumerate(pairs) if not any(one.basis for one in pair)]
     if not without:
         return ""
     absent, names = selection.validation.counts().absent, selection.classes
@@ -84,15 +86,15 @@ def shifted_classes(
     """Which classes score differently on unknown labels than on the labels that were tested.
 
     Args:
-        logits, cells: [n, C] of training images, calibrated, and which cells are unknown.
-        names: of the classes.
+        logits: [n, C] calibrated, of the training images.
+        cells: [n, C] which cells of the training images are unknown.
+        names: names of the classes.
     """
     unknown, tested = expected_share(logits, cells), assessment.expected
     gap = np.abs(unknown.mean - tested.mean)
-    shifted = (gap > _APART) & (gap > _SURE * np.hypot(unknown.noise, tested.noise))
-    shifted &= np.maximum(unknown.mean, tested.mean) > _TIMES * np.minimum(
-        unknown.mean, tested.mean
-    )
+    larger, smaller = np.maximum(unknown.mean, tested.mean), np.minimum(unknown.mean, tested.mean)
+    shifted = (gap > _GAP) & (larger > _RATIO * smaller)
+    shifted &= gap > _STANDARD_ERRORS * np.hypot(unknown.noise, tested.noise)
     if not shifted.any():
         return ""
     worst = int(np.nanargmax(np.where(shifted, gap, np.nan)))
@@ -107,7 +109,7 @@ def shifted_classes(
 
 
 def other_splits(values: NDArray[np.int8]) -> str:
-    """Whether images of other splits are filled in too; values [m] of their unknown cells."""
+    """How many labels of other splits are filled in, from the values [m] of their unknown cells."""
     number = int(np.count_nonzero(values))
     if not number:
         return ""

@@ -21,6 +21,11 @@ from partlabel.metrics.guarantee import Basis
 
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
 _DIGITS = {PRESENT: 1, ABSENT: 0}  # as in label files
+_GUARANTEE_COLUMNS = [
+    *("class", "value", "filled", "rests_on", "classes", "tested", "right"),
+    *("counted_as", "at_least", "threshold"),
+]
+_SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on"]
 
 
 class Suspect(NamedTuple):
@@ -102,9 +107,9 @@ class Completion:
         """The classes whose labels are filled in, by value and by the kind of test."""
         bases: tuple[Basis, ...] = ("class", "pooled")
         for value in _WORDS:
-            promises = self.assessment.promises.of(value)
+            guarantees = self.assessment.guarantees.of(value)
             for basis in bases:
-                classes = [j for j, promise in enumerate(promises) if promise.basis == basis]
+                classes = [j for j, guarantee in enumerate(guarantees) if guarantee.basis == basis]
                 if classes:
                     yield Group(value, basis, classes)
 
@@ -112,9 +117,13 @@ class Completion:
         """Header and rows of a table: what is filled in, and how the test of it came out."""
         rows = []
         for value, basis, classes in self.groups():
-            limits = [self.assessment.promises.of(value)[j].limit for j in classes]
-            limits = limits[:1] if basis == "pooled" else limits
-            right, tested = sum(one.right for one in limits), sum(one.tested for one in limits)
+            limits = [self.assessment.guarantees.of(value)[j].limit for j in classes]
+            if basis == "pooled":
+                limits = limits[:1]  # pooled classes share one test
+            right, tested = (
+                sum(limit.right for limit in limits),
+                sum(limit.tested for limit in limits),
+            )
             tests = "each class on its own" if basis == "class" else "all classes together"
             filled = int(self.filled[value][classes].sum())
             numbers = f"{len(classes):,}", f"{filled:,}", f"{right:,} of {tested:,}"
@@ -136,30 +145,39 @@ class Completion:
 
     def _write_guarantees(self, path: Path) -> None:
         """One line per value of each class: what is filled in, and how it was tested."""
-        header = ["class", "value", "filled", "rests_on", "classes", "tested", "right"]
-        lines = [
-            (
-                *(self.table.classes[j], _DIGITS[value], self.filled[value][j]),
-                *(basis, len(classes) if basis == "pooled" else 1, limit.tested, limit.right),
-                *(f"{limit.tested / limit.alike:.1f}", f"{limit.precision:.4f}"),
-                f"{expit(value * limit.threshold):.6g}",
-            )
-            for value, basis, classes in self.groups()
-            for j in classes
-            for limit in [self.assessment.promises.of(value)[j].limit]
-        ]
-        write_delimited(path, [*header, "counted_as", "at_least", "threshold"], lines)
+        lines = []
+        for value, basis, classes in self.groups():
+            guarantees = self.assessment.guarantees.of(value)
+            for j in classes:
+                limit = guarantees[j].limit
+                line = (
+                    self.table.classes[j],
+                    _DIGITS[value],
+                    self.filled[value][j],
+                    basis,
+                    len(classes) if basis == "pooled" else 1,
+                    limit.tested,
+                    limit.right,
+                    f"{limit.counted_as:.1f}",
+                    f"{limit.precision:.4f}",
+                    f"{expit(value * limit.threshold):.6g}",
+                )
+                lines.append(line)
+        write_delimited(path, _GUARANTEE_COLUMNS, lines)
 
     def _write_suspects(self, path: Path) -> None:
         """One line per known label that looks wrong, the least likely first."""
         lines = [
             (
-                *(suspect.image, suspect.name, _DIGITS[suspect.value], f"{suspect.score:.6g}"),
+                suspect.image,
+                suspect.name,
+                _DIGITS[suspect.value],
+                f"{suspect.score:.6g}",
                 "yes" if suspect.trained else "no",
             )
             for suspect in self.suspects
         ]
-        write_delimited(path, ["image", "class", "value", "score", "trained_on"], lines)
+        write_delimited(path, _SUSPECT_COLUMNS, lines)
 
 
 def files_of(path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:

@@ -1,8 +1,9 @@
-"""Methods compared on equal terms: the same labels, the same tuning, the same test images.
+"""Compare methods under the same conditions: the same labels, tuning and test images.
 
-A spec names label strategies, seeds and methods; each combination is a *cell*, trained and tested
-on its own and kept in a folder of its own. Settings in ``choose`` are tried alike for every method,
-on the first seed, and decided on validation labels; test labels are read only after that.
+A spec names label strategies, seeds and methods. Each combination is a *cell*, which is trained and
+tested in a folder of its own. Settings under ``choose`` are tried for every method in the same way,
+on the first seed, and the best ones are chosen on validation labels. Test labels are used only
+after that.
 """
 
 import hashlib
@@ -14,21 +15,21 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from partlabel.base.errors import FileError
+from partlabel.base.errors import FileError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.terminal import say
 from partlabel.base.text_tables import html_table
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import simulate
 from partlabel.output.bench.curves import draw_curves
-from partlabel.output.bench.jobs import Cell, run_cells
-from partlabel.output.bench.results import Result, write_results
+from partlabel.output.bench.jobs import Cell, Setup, run_cells
+from partlabel.output.bench.results import Result, name_of_labels, write_results
 from partlabel.output.bench.spec import (
-    Entry,
+    Combination,
     Spec,
-    at_the_edge,
     choices,
     combinations,
+    edge_warnings,
     read_spec,
     read_table,
     settings_of,
@@ -36,6 +37,9 @@ from partlabel.output.bench.spec import (
 from partlabel.output.bench.tables import Tables, tables
 
 __all__ = ["Benchmark", "Spec", "read_spec", "run_spec", "tables"]
+
+Choice = dict[str, Any]  # settings under ``choose``, with one value each
+Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -58,81 +62,117 @@ def run_spec(
     out: Path,
     jobs: int = 1,
     cache: str | os.PathLike[str] | None = None,
-    say: Callable[[str], object] = say,
+    say: Say = say,
 ) -> Benchmark:
-    """Train and test every cell that is not done yet, and write the results to ``out``."""
+    """Train and test every cell that is not finished, and write the results.
+
+    Args:
+        spec: what to compare.
+        out: the folder of runs and results.
+        jobs: number of trainings at a time.
+        cache: folder of cached features.
+        say: called with each message about the progress.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    combos, terms = list(combinations(spec)), _terms(spec, say)
-    tuned: dict[tuple[str, str, float | None], dict[str, Any]] = {}
-
-    def cell(entry: Entry, strategy: str, proportion: float | None, seed: int, choice: Any) -> Cell:
-        settings = settings_of(spec, entry, choice)
-        return Cell(entry.name, strategy, proportion, seed, settings, terms, choice)
-
-    trials = [
-        cell(*combo, spec.seeds[0], choice)
-        for combo in combos
-        for tried in [list(choices(spec, combo[0]))]
-        for choice in (tried if len(tried) > 1 else [])
+    conditions = _check_data(spec, say)
+    setup = Setup(spec, out, jobs, cache)
+    chosen = _choose_settings(setup, conditions, say)
+    cells = [
+        _cell(spec, combination, seed, choice, conditions)
+        for combination, choice in chosen
+        for seed in spec.seeds
     ]
-    if trials:
-        say(f"choosing settings: {len(trials)} trainings")
-        order = {trial.name: number for number, trial in enumerate(trials)}
-        tried = list(run_cells(spec, trials, out, jobs, cache, say))
-        for result in sorted(tried, key=lambda result: order[result["cell"]]):
-            _keep_better(tuned, result)
-    cells = []
-    for entry, strategy, proportion in combos:
-        first, *more = choices(spec, entry)
-        best = tuned.get((entry.name, strategy, proportion), {}).get("chosen")
-        if more and best is None:
-            say(f"  {entry.name}: no trial gave a validation mAP; it is trained as it is")
-        for edge in at_the_edge(spec, entry, best) if more and best else []:
-            where = strategy if proportion is None else f"{strategy} {proportion:.0%}"
-            say(f"  {entry.name}, {where}: {edge}; beyond it may be better")
-        choice = (best or {}) if more else first
-        cells += [cell(entry, strategy, proportion, seed, choice) for seed in spec.seeds]
-    say(f"comparing: {len(cells)} trainings")
-    results = list(run_cells(spec, cells, out, jobs, cache, say, test=True))
-    order = {one.name: number for number, one in enumerate(cells)}
-    results.sort(key=lambda result: order[result["cell"]])
-    write_results(out / "results.csv", results)
+    say(f"comparing: {count(len(cells), 'training')}")
+    results = run_cells(setup, cells, say, test=True)
     summary = tables(results, spec.figures, spec.baseline, spec.ceiling)
-    for name, text in (("table.md", summary.markdown()), ("table.tex", summary.latex())):
-        with atomic_file(out / name) as stream:
-            stream.write(text.encode())
-    picture = draw_curves(results)
-    if picture:
-        with atomic_file(out / "curves.svg") as stream:
-            stream.write(picture.encode())
-    else:
-        (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
+    _write(out, results, summary)
     return Benchmark(results, summary)
 
 
-def _terms(spec: Spec, say: Callable[[str], object]) -> tuple[str, ...]:
-    """Check what can be checked before the first training, and note what results depend on."""
+def _check_data(spec: Spec, say: Say) -> tuple[str, ...]:
+    """Check labels and images before the first training; returns what all results depend on."""
     table = read_table(spec)
     for name in (spec.split, spec.test_split):
         table.in_split(name)
     if simulate.HOLDOUT in set(table.splits or []):
         raise FileError(
             spec.labels,
-            f"has a split '{simulate.HOLDOUT}', which bench makes itself; call it '{spec.split}'",
+            f"has a split '{simulate.HOLDOUT}', but bench draws this split itself; rename it to "
+            f"'{spec.split}'",
         )
     known = table.split(spec.split).known
     if known < 1:
-        say(f"{known:.1%} of the training labels are known; figures are over known labels only")
+        say(f"{known:.1%} of the training labels are known; all figures use known labels only")
     ImageFiles(spec.images)
-    words = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
-    labels = hashlib.blake2b(words + table.dense().tobytes(), digest_size=8).hexdigest()
+    names = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
+    labels = hashlib.blake2b(names + table.dense().tobytes(), digest_size=8).hexdigest()
     return labels, spec.images, spec.split, spec.test_split, f"{spec.holdout:g}"
 
 
-def _keep_better(
-    tuned: dict[tuple[str, str, float | None], dict[str, Any]], result: Result
-) -> None:
-    key = (result["method"], result["strategy"], result["proportion"])
-    score = result.get("val_mAP")
-    if score is not None and score > tuned.get(key, {}).get("val_mAP", -math.inf):
-        tuned[key] = {"val_mAP": score, "chosen": result["chosen"]}
+def _cell(
+    spec: Spec,
+    combination: Combination,
+    seed: int,
+    choice: Choice,
+    conditions: tuple[str, ...],
+) -> Cell:
+    entry, strategy, proportion = combination
+    settings = settings_of(spec, entry, choice)
+    return Cell(entry.name, strategy, proportion, seed, settings, conditions, choice)
+
+
+def _choose_settings(
+    setup: Setup, conditions: tuple[str, ...], say: Say
+) -> list[tuple[Combination, Choice]]:
+    """All combinations with the settings to use, chosen by validation mAP on the first seed."""
+    spec = setup.spec
+    options = [(one, list(choices(spec, one.entry))) for one in combinations(spec)]
+    trials = [
+        _cell(spec, combination, spec.seeds[0], choice, conditions)
+        for combination, tried in options
+        if len(tried) > 1
+        for choice in tried
+    ]
+    best = {}
+    if trials:
+        say(f"choosing settings: {count(len(trials), 'training')}")
+        best = _best_choices(run_cells(setup, trials, say))
+    chosen = []
+    for combination, tried in options:
+        entry, strategy, proportion = combination
+        choice = tried[0]
+        if len(tried) > 1:
+            name = f"{entry.name}, {name_of_labels(strategy, proportion)}"
+            key = (entry.name, strategy, proportion)
+            choice = best.get(key, {})
+            if key not in best:
+                say(f"  {name}: no trial has a validation mAP, so `choose` has no effect")
+            for warning in edge_warnings(spec, entry, choice):
+                say(f"  {name}: {warning}")
+        chosen.append((combination, choice))
+    return chosen
+
+
+def _best_choices(trials: list[Result]) -> dict[tuple[str, str, float | None], Choice]:
+    """The choice with the highest validation mAP per method and labels; of equal ones the first."""
+    best: dict[tuple[str, str, float | None], Result] = {}
+    for trial in trials:
+        key = (trial["method"], trial["strategy"], trial["proportion"])
+        score, highest = trial.get("val_mAP"), best[key]["val_mAP"] if key in best else -math.inf
+        if score is not None and score > highest:
+            best[key] = trial
+    return {key: trial["chosen"] for key, trial in best.items()}
+
+
+def _write(out: Path, results: list[Result], summary: Tables) -> None:
+    """Write results, tables and curves."""
+    write_results(out / "results.csv", results)
+    files = {"table.md": summary.markdown(), "table.tex": summary.latex()}
+    curves = draw_curves(results)
+    if curves:
+        files["curves.svg"] = curves
+    else:
+        (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
+    for name, text in files.items():
+        with atomic_file(out / name) as stream:
+            stream.write(text.encode())

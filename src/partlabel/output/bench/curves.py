@@ -1,4 +1,4 @@
-"""Results as a picture: test mAP over how many of the training labels are right."""
+"""A plot of results: test mAP against the share of training labels that are correct."""
 
 import math
 from itertools import cycle
@@ -17,7 +17,7 @@ _MARKERS = "osD^vPX"
 
 
 def draw_curves(results: list[Result]) -> str:
-    """The picture of :func:`plot_curves` as SVG; empty with fewer than two proportions."""
+    """The plot of :func:`plot_curves` as SVG; empty for fewer than two proportions."""
     tested = [result for result in results if result.get("mAP") is not None]
     if len({result["proportion"] for result in tested} - {None}) < 2:
         return ""
@@ -28,52 +28,55 @@ def draw_curves(results: list[Result]) -> str:
 
 
 def plot_curves(axes: Axes, results: list[Result]) -> None:
-    """Mean and deviation of test mAP over the share of training cells whose label is right.
+    """Plot mean and standard deviation of test mAP against the share of correct training labels.
 
-    A method has a line for each strategy, with one point where the strategy has no proportions;
-    on full labels it is a dashed line across. Colours tell methods apart, or of one method the
-    strategies; marks tell strategies.
+    Each method has one line per strategy, which is a single point if the strategy has no
+    proportions, and a dashed horizontal line if all labels are known. Colours distinguish methods,
+    or strategies if there is only one method. Markers distinguish strategies.
     """
     methods = list(dict.fromkeys(result["method"] for result in results))
     strategies = list(dict.fromkeys(result["strategy"] for result in results))
-    coloured = "method" if len(methods) > 1 else "strategy"
-    kinds = list(dict.fromkeys(result[coloured] for result in results))
-    palette = mpl.colormaps["tab10" if len(kinds) <= 10 else "tab20"]
-    marks = dict(zip(strategies, cycle(_MARKERS), strict=False))
+    several = len(methods) > 1
+    coloured = methods if several else strategies
+    palette = mpl.colormaps["tab10" if len(coloured) <= 10 else "tab20"]
+    markers = dict(zip(strategies, cycle(_MARKERS), strict=False))
     for method in methods:
         own = [result for result in results if result["method"] == method]
-        used = dict.fromkeys(result["strategy"] for result in own)
-        for strategy in used:
-            here = [result for result in own if result["strategy"] == strategy]
-            names = (method, strategy) if len(used) > 1 else (method,)
-            name = ", ".join(names[-1:] if len(methods) == 1 else names)
-            colour = palette(kinds.index(here[0][coloured]) % palette.N)
+        own_strategies = list(dict.fromkeys(result["strategy"] for result in own))
+        for strategy in own_strategies:
+            points = [result for result in own if result["strategy"] == strategy]
+            colour = palette(coloured.index(method if several else strategy) % palette.N)
+            if len(own_strategies) == 1:
+                name = method
+            else:
+                name = f"{method}, {strategy}" if several else strategy
             if strategy == FULL:
-                level = 100 * spread(figures_of(here, "mAP"))[0]
+                level = 100 * spread(figures_of(points, "mAP"))[0]
                 axes.axhline(level, color=colour, ls="--", lw=1.5, label=name)
             else:
-                _errorbars(axes, here, marks[strategy], color=colour, label=name)
-    axes.set(xlabel="training labels that are known and right", ylabel="test mAP (%)")
+                _plot_line(axes, points, markers[strategy], color=colour, label=name)
+    axes.set(xlabel="training labels that are known and correct", ylabel="test mAP (%)")
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _errorbars(axes: Axes, results: list[Result], mark: str, **looks: Any) -> None:
+def _plot_line(axes: Axes, results: list[Result], marker: str, **style: Any) -> None:
+    """Plot one line with error bars; a single point has no line."""
     points = _points(results)
     if points:
         x, y, deviation = zip(*points, strict=True)
-        form = mark + ("-" if len(points) > 1 else "")
-        axes.errorbar(x, y, deviation, fmt=form, ms=5, lw=1.8, elinewidth=1, capsize=2.5, **looks)
+        form = marker + ("-" if len(points) > 1 else "")
+        axes.errorbar(x, y, deviation, fmt=form, ms=5, lw=1.8, elinewidth=1, capsize=2.5, **style)
 
 
 def _points(results: list[Result]) -> list[tuple[float, float, float]]:
-    """Share of right labels, mean and deviation of mAP in percent, for each proportion."""
+    """The share of correct labels, mean and deviation of mAP in percent, for each proportion."""
     points = []
     for proportion in dict.fromkeys(result["proportion"] for result in results):
-        here = [result for result in results if result["proportion"] == proportion]
-        clean = figures_of(here, "clean")
+        group = [result for result in results if result["proportion"] == proportion]
+        clean = figures_of(group, "clean")
         share = float(np.mean(clean)) if clean else proportion  # older results lack it
-        mean, deviation = spread([100 * value for value in figures_of(here, "mAP")])
+        mean, deviation = spread([100 * value for value in figures_of(group, "mAP")])
         if share is not None:
             points.append((share, mean, math.nan if deviation is None else deviation))
     return sorted(points)

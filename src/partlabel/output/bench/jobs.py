@@ -1,4 +1,4 @@
-"""One training after another, or several at a time, each in a folder of its own."""
+"""Run the trainings of a benchmark, one after another or several at a time."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from partlabel.judging.pseudo_label_rates import judge
 from partlabel.judging.scoring import evaluate_run
 from partlabel.labels import LabelTable, simulate
 from partlabel.metrics import by_annotations
-from partlabel.output.bench.results import Result
+from partlabel.output.bench.results import Result, name_of_labels
 from partlabel.output.bench.spec import FULL, Spec, read_table
 from partlabel.training.run import Run
 from partlabel.training.train import train
@@ -30,21 +30,50 @@ from partlabel.training.trainer import InterruptedTrainingError
 
 
 @dataclass(frozen=True)
+class Setup:
+    """The parts that all trainings of a benchmark share.
+
+    Args:
+        spec: what to compare.
+        out: the folder of runs and results.
+        jobs: number of trainings at a time.
+        cache: folder of cached features; None for the default.
+    """
+
+    spec: Spec
+    out: Path
+    jobs: int
+    cache: str | os.PathLike[str] | None
+
+    def result_file(self, cell: "Cell", test: bool) -> Path:
+        """The file of a cell's figures, which exists once the cell is finished."""
+        return self.out / "cells" / cell.name / ("test.json" if test else "val.json")
+
+
+@dataclass(frozen=True)
 class Cell:
-    """One training: an entry on labels drawn by a strategy and a seed, with settings."""
+    """One training.
+
+    Args:
+        entry: name of the entry in the spec.
+        strategy, proportion, seed: how its labels are drawn.
+        settings: all settings of the training.
+        conditions: what else its result depends on: labels, images, splits.
+        choice: those of the settings that are chosen among several values.
+    """
 
     entry: str
     strategy: str
     proportion: float | None
     seed: int
     settings: dict[str, Any] = field(hash=False)
-    terms: tuple[str, ...] = ()  # what else the result depends on: labels, images, splits
-    choice: dict[str, Any] = field(default_factory=dict, hash=False)  # of its settings
+    conditions: tuple[str, ...] = ()
+    choice: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def name(self) -> str:
-        """A folder name: readable, and different for different settings."""
-        text = json.dumps([self.settings, self.terms], sort_keys=True, default=str)
+        """A readable folder name, different for different settings and conditions."""
+        text = json.dumps([self.settings, self.conditions], sort_keys=True, default=str)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         share = "" if self.proportion is None else f"-{self.proportion:g}"
         plain = "".join(c if c.isalnum() or c in "+.-" else "_" for c in self.entry)
@@ -52,58 +81,86 @@ class Cell:
 
 
 def run_cells(
-    spec: Spec,
-    cells: list[Cell],
-    out: Path,
-    jobs: int,
-    cache: str | os.PathLike[str] | None,
-    told: Callable[[str], object],
-    *,
-    test: bool = False,
-) -> Iterator[Result]:
-    """The results of these cells as they are done, in any order; each is told."""
-    arguments = [(spec, cell, out, cache, test, jobs) for cell in cells]
-    left = [cell.name for cell in cells if not _kept(out, cell, test).is_file()]
-    times: list[float] = []
-    if jobs == 1:
-        done: Iterator[Result] = (_run_cell(*one) for one in arguments)
-    else:
-        done = _in_processes(arguments, jobs)
-    for number, result in enumerate(done, start=1):
-        figure = result.get("mAP" if test else "val_mAP")
-        shown = result.get("error") or ("-" if figure is None else f"{100 * figure:.2f}")
-        if result["cell"] in left:
-            left.remove(result["cell"])
-            times.append(result.pop("seconds", 0.0))
-        told(f"  {number}/{len(cells)} {result['cell']}: {shown}{_time_left(times, left, jobs)}")
-        yield result
+    setup: Setup, cells: list[Cell], say: Callable[[str], object], *, test: bool = False
+) -> list[Result]:
+    """Train cells, and test them if ``test`` is set. Cells that are finished are not run again.
 
+    Args:
+        setup: the parts that all trainings share.
+        cells: the cells to run.
+        say: called with a message after each cell.
+        test: whether to measure on test labels too.
 
-def _kept(out: Path, cell: Cell, test: bool) -> Path:
-    """Where the figures of a cell are written once it is done."""
-    return out / "cells" / cell.name / ("test.json" if test else "val.json")
-
-
-def _time_left(times: list[float], left: list[str], jobs: int) -> str:
-    """How long the rest will take, by how long trainings took; those of no time were done before.
-
-    >>> _time_left([60, 0, 180], ["a", "b", "c"], 2), _time_left([0], ["a"], 1)
-    (' (about 3 min left)', '')
+    Returns:
+        The results, in the order of the cells.
     """
-    trained = [seconds for seconds in times if seconds]
-    if not trained or not left:
+    waiting = {cell.name for cell in cells if not setup.result_file(cell, test).is_file()}
+    if len(waiting) < len(cells):
+        say(f"  {len(cells) - len(waiting):,} of {len(cells):,} are already finished")
+    durations: list[float] = []
+    results: dict[str, Result] = {}
+    for number, result in enumerate(_results(setup, cells, test), start=1):
+        results[result["cell"]] = result
+        waiting.discard(result["cell"])
+        duration = result.pop("seconds", 0.0)
+        if duration:
+            durations.append(duration)
+        left = _time_left(durations, len(waiting), setup.jobs)
+        say(f"  {number}/{len(cells)} {_title(result)}: {_outcome(result, test)}{left}")
+    return [results[cell.name] for cell in cells]
+
+
+def _results(setup: Setup, cells: list[Cell], test: bool) -> Iterator[Result]:
+    """The results of cells as they are finished, in any order."""
+    if setup.jobs == 1:
+        for cell in cells:
+            yield _run_cell(setup, cell, test)
+        return
+    context = get_context("spawn")
+    with ProcessPoolExecutor(setup.jobs, context, _end_with, (os.getpid(),)) as pool:
+        futures = [pool.submit(_run_cell, setup, cell, test) for cell in cells]
+        for future in as_completed(futures):
+            yield future.result()
+
+
+def _title(result: Result) -> str:
+    """The training that a result belongs to, in words."""
+    labels = name_of_labels(result["strategy"], result["proportion"])
+    chosen = [f"{name} {value}" for name, value in result["chosen"].items()]
+    return ", ".join([result["method"], labels, f"seed {result['seed']}", *chosen])
+
+
+def _outcome(result: Result, test: bool) -> str:
+    """A result in a few words."""
+    if "error" in result:
+        return f"failed, {result['error']}"
+    kind, figure = ("test", "mAP") if test else ("validation", "val_mAP")
+    value = result.get(figure)
+    return f"no {kind} mAP" if value is None else f"{kind} mAP {100 * value:.2f}"
+
+
+def _time_left(durations: list[float], waiting: int, jobs: int) -> str:
+    """An estimate of the time for the cells that wait, from the seconds that others took.
+
+    >>> _time_left([60, 180], 3, 2), _time_left([60], 0, 1), _time_left([10], 2, 1)
+    (' (about 3 min left)', '', ' (less than 1 min left)')
+    """
+    if not durations or not waiting:
         return ""
-    minutes = float(np.mean(trained)) * len(left) / jobs / 60
-    left_over = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-    return f" (about {left_over} left)"
+    minutes = float(np.mean(durations)) * waiting / jobs / 60
+    if minutes < 1:
+        return " (less than 1 min left)"
+    estimate = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    return f" (about {estimate} left)"
 
 
 def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str, float]:
-    """Which shares of all cells of a split are ``known``, and ``clean``: known and right.
+    """The shares of all cells of a split that are ``known``, and ``clean``: known and correct.
 
     Args:
-        labels: what a method is given.
-        truth: a table with the same rows.
+        labels: the labels that a method is trained on.
+        truth: the true labels, a table with the same rows.
+        split: name of the split.
 
     >>> truth = LabelTable(["a", "b"], ["x", "y"], [[1, -1], [1, 1]], ["train", "test"])
     >>> labels = LabelTable(["a", "b"], ["x", "y"], [[1, 1], [0, 0]], ["train", "test"])
@@ -111,21 +168,14 @@ def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str,
     {'known': 1.0, 'clean': 0.5}
     """
     rows = labels.in_split(split)
-    given, true = labels.subset(rows), truth.subset(rows)
-    agreement = given.matrix.multiply(true.matrix).data  # 1 where both say the same, else -1
-    right = float(np.count_nonzero(agreement > 0))
-    return {"known": given.known, "clean": right / max(math.prod(given.shape), 1)}
-
-
-def _in_processes(arguments: list[tuple[Any, ...]], jobs: int) -> Iterator[Result]:
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _end_with, (os.getpid(),)) as pool:
-        waiting = [pool.submit(_run_cell, *one) for one in arguments]
-        for future in as_completed(waiting):
-            yield future.result()
+    own, true = labels.subset(rows), truth.subset(rows)
+    agreement = own.matrix.multiply(true.matrix).data  # 1 where both agree, else -1
+    correct = float(np.count_nonzero(agreement > 0))
+    return {"known": own.known, "clean": correct / max(math.prod(own.shape), 1)}
 
 
 def _end_with(parent: int) -> None:
-    """Let this process end soon after its parent, however that ended."""
+    """End this process soon after its parent process has ended for whatever reason."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -135,19 +185,12 @@ def _end_with(parent: int) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _run_cell(
-    spec: Spec,
-    cell: Cell,
-    out: Path,
-    cache: str | os.PathLike[str] | None,
-    test: bool,
-    jobs: int,
-) -> Result:
-    """Train a cell, test it if asked, and remember both; a failure is a result too."""
-    if jobs > 1:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
-    kept = _kept(out, cell, test)
-    folder = kept.parent
+def _run_cell(setup: Setup, cell: Cell, test: bool) -> Result:
+    """The result of a cell, read from its file if it is finished; a failure is a result too."""
+    if setup.jobs > 1:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // setup.jobs))
+    path = setup.result_file(cell, test)
+    folder = path.parent
     result: Result = {
         "cell": cell.name,
         "method": cell.entry,
@@ -156,41 +199,49 @@ def _run_cell(
         "seed": cell.seed,
         "chosen": cell.choice,
     }
-    if kept.is_file():
-        return {**result, **json.loads(kept.read_text())}
-    started, fresh = time.monotonic(), not Run(folder / "run").finished
+    if path.is_file():
+        return {**result, **json.loads(path.read_text())}
+    start, trained_before = time.monotonic(), Run(folder / "run").finished
     try:
-        table = read_table(spec)
-        hidden = "partial" if cell.strategy == FULL else cell.strategy
-        proportion = 1.0 if cell.strategy == FULL else cell.proportion
-        labels = simulate.hide(table, hidden, proportion, cell.seed, spec.split, spec.holdout)
-        # a method sees no test label: the rows of other splits are not in its table
-        own = np.flatnonzero(labels.in_split(spec.split) | labels.in_split(simulate.HOLDOUT))
-        done = train(
-            labels.subset(own),
-            spec.images,
-            folder / "run",
-            resume=True,
-            cache=cache,
-            **{"seed": cell.seed, "split": spec.split, "reserve": 0, **cell.settings},
-        )
-        figures: dict[str, Any] = {
-            "val_mAP": done.record.best_val_mAP,
-            "best_epoch": done.record.best_epoch,
-            **label_shares(labels, table, spec.split),
-        }
-        if test:
-            tested = evaluate_run(done, table.split(spec.test_split))
-            groups = by_annotations(tested, done.selection.training)
-            figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)} | dict(tested)
-            figures |= judge(done, table)
+        figures = _train_and_measure(setup, cell, folder / "run", test)
     except InterruptedTrainingError:
         raise
-    except Exception as error:  # the other cells go on
+    except Exception as error:  # the other cells continue
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "error.txt").write_text(traceback.format_exc())
         return result | {"error": f"{type(error).__name__}: {error}"}
-    (folder / "error.txt").unlink(missing_ok=True)  # of an earlier try
-    with atomic_file(kept) as stream:
+    (folder / "error.txt").unlink(missing_ok=True)  # of an earlier attempt
+    with atomic_file(path) as stream:
         stream.write(json.dumps(figures).encode())
-    return result | figures | {"seconds": time.monotonic() - started if fresh else 0.0}
+    seconds = 0.0 if trained_before else time.monotonic() - start
+    return result | figures | {"seconds": seconds}
+
+
+def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> dict[str, Any]:
+    """Hide labels, train on the others, and return the figures of the run."""
+    spec = setup.spec
+    table = read_table(spec)
+    if cell.strategy == FULL:
+        labels = simulate.hide(table, "partial", 1.0, cell.seed, spec.split, spec.holdout)
+    else:
+        labels = simulate.hide(
+            table, cell.strategy, cell.proportion, cell.seed, spec.split, spec.holdout
+        )
+    # the method's table has no rows of other splits, so that no test label can be used
+    rows = np.flatnonzero(labels.in_split(spec.split) | labels.in_split(simulate.HOLDOUT))
+    settings = {"seed": cell.seed, "split": spec.split, "reserve": 0, **cell.settings}
+    run = train(
+        labels.subset(rows), spec.images, folder, resume=True, cache=setup.cache, **settings
+    )
+    figures: dict[str, Any] = {
+        "val_mAP": run.record.best_val_mAP,
+        "best_epoch": run.record.best_epoch,
+        **label_shares(labels, table, spec.split),
+    }
+    if test:
+        evaluation = evaluate_run(run, table.split(spec.test_split))
+        groups = by_annotations(evaluation, run.selection.training)
+        figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)}
+        figures |= dict(evaluation)
+        figures |= judge(run, table)
+    return figures

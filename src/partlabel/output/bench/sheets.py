@@ -1,4 +1,4 @@
-"""A table of words, and how it is written down: Markdown, LaTeX, or on a terminal."""
+"""A table with formatted cells, and its output as Markdown, as LaTeX and in a terminal."""
 
 from dataclasses import dataclass, field
 
@@ -15,12 +15,12 @@ _TEX = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Words in rows and columns.
+    """A table whose cells are text.
 
     Args:
-        header: the words above the columns.
-        rows: one word for each column, the first is the row's name.
-        best: the cells (row, column) to be set in bold.
+        header: the titles of the columns.
+        rows: one text per column; the first is the name of the row.
+        best: the cells (row, column) to print in bold.
     """
 
     header: list[str]
@@ -28,12 +28,12 @@ class Sheet:
     best: set[tuple[int, int]] = field(default_factory=set)
 
     def bold(self, row: int) -> set[int]:
-        """The columns of a row that are best."""
-        return {column for at, column in self.best if at == row}
+        """The columns of a row that are printed in bold."""
+        return {column for best_row, column in self.best if best_row == row}
 
 
 def markdown(sheet: Sheet) -> str:
-    """As people paste it into a page.
+    """The table in Markdown.
 
     >>> print(markdown(Sheet(["mAP", "10%"], [["AN", "50.0"], ["EM", "60.0"]], {(1, 1)})), end="")
     | mAP | 10% |
@@ -42,17 +42,17 @@ def markdown(sheet: Sheet) -> str:
     | EM | **60.0** |
     """
 
-    def line(words: list[str], bold: set[int]) -> str:
-        plain = [word.replace("|", "\\|").replace("\n", " ") for word in words]
-        shown = (f"**{word}**" if j in bold else word for j, word in enumerate(plain))
-        return f"| {' | '.join(shown)} |\n"
+    def line(texts: list[str], bold: set[int]) -> str:
+        escaped = [text.replace("|", "\\|").replace("\n", " ") for text in texts]
+        cells = [f"**{text}**" if j in bold else text for j, text in enumerate(escaped)]
+        return f"| {' | '.join(cells)} |\n"
 
     head = line(sheet.header, set()) + line(["---"] * len(sheet.header), set())
     return head + "".join(line(row, sheet.bold(i)) for i, row in enumerate(sheet.rows))
 
 
 def latex(sheet: Sheet) -> str:
-    r"""For a paper, with the package booktabs.
+    r"""The table in LaTeX; it needs the package booktabs.
 
     >>> print(latex(Sheet(["mAP", "10%"], [["AN", "50.0 ± 0.1"]], {(0, 1)})), end="")
     \begin{tabular}{lc}
@@ -64,24 +64,24 @@ def latex(sheet: Sheet) -> str:
     \end{tabular}
     """
 
-    def line(words: list[str], bold: set[int]) -> str:
-        plain = ["".join(_TEX.get(letter, letter) for letter in word) for word in words]
-        shown = (f"\\textbf{{{w}}}" if j in bold else w for j, w in enumerate(plain))
-        return " & ".join(shown) + r" \\"
+    def line(texts: list[str], bold: set[int]) -> str:
+        escaped = ["".join(_TEX.get(letter, letter) for letter in text) for text in texts]
+        cells = [f"\\textbf{{{text}}}" if j in bold else text for j, text in enumerate(escaped)]
+        return " & ".join(cells) + r" \\"
 
-    body = [line(row, sheet.bold(number)) for number, row in enumerate(sheet.rows)]
-    places = "l" + "c" * (len(sheet.header) - 1)
-    head = [rf"\begin{{tabular}}{{{places}}}", r"\toprule", line(sheet.header, set()), r"\midrule"]
-    return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    alignment = "l" + "c" * (len(sheet.header) - 1)
+    head = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", line(sheet.header, set())]
+    body = [line(row, sheet.bold(i)) for i, row in enumerate(sheet.rows)]
+    return "\n".join([*head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def on_terminal(sheet: Sheet) -> Table:
-    """To be printed on a console."""
+    """The table for a terminal."""
     rows = [
         [
-            f"[bold]{escape(word)}[/]" if (i, j) in sheet.best else escape(word)
-            for j, word in enumerate(row)
+            f"[bold]{escape(text)}[/]" if (i, j) in sheet.best else escape(text)
+            for j, text in enumerate(row)
         ]
         for i, row in enumerate(sheet.rows)
     ]
-    return grid([(escape(name), j > 0) for j, name in enumerate(sheet.header)], rows)
+    return grid([(escape(title), j > 0) for j, title in enumerate(sheet.header)], rows)

@@ -1,9 +1,9 @@
-"""What to compare, as a file says it."""
+"""The spec of a benchmark: a YAML file that says what to compare."""
 
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -17,13 +17,13 @@ from partlabel.learning.methods import METHODS
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.arguments import make_settings
 
-FULL = "full"  # the strategy that hides nothing
-_TEST = 0.2  # share of the images that are tested on, where a table has no splits
+FULL = "full"  # the strategy that hides no label
+_TEST = 0.2  # share of test images, if a table has no splits
 
-Grid = dict[str, list[Any]]  # settings, and the values to try of each
+Grid = dict[str, list[Any]]  # the values to try for each setting
 Grids = Annotated[
     list[Grid],
-    BeforeValidator(lambda given: [given] if isinstance(given, dict) else given),
+    BeforeValidator(lambda grids: [grids] if isinstance(grids, dict) else grids),
     Field(min_length=1),
 ]
 
@@ -37,20 +37,20 @@ class Strategy(BaseModel):
 
 
 class Entry(BaseModel):
-    """A row of the table: a method, its settings, and on which labels it trains."""
+    """A row of the table: a method, its settings, and the labels that it is trained on."""
 
     model_config = ConfigDict(extra="forbid")
     name: str
     method: str
     settings: dict[str, Any] = {}
     options: dict[str, Any] = Field(default={}, description="The method's own settings.")
-    labels: str | None = Field(None, description="A strategy to use instead, such as full.")
-    only: list[str] | None = Field(None, description="Of the strategies, those that it can use.")
-    choose: Grids | None = Field(None, description="Instead of the spec's.")
+    labels: str | None = Field(None, description="A strategy instead of the spec's, such as full.")
+    only: list[str] | None = Field(None, description="Strategies of the spec to use.")
+    choose: Grids | None = Field(None, description="Grids instead of the spec's.")
 
 
 class Spec(BaseModel):
-    """What to compare; paths are relative to the spec's file."""
+    """What to compare; paths are relative to the file of the spec."""
 
     model_config = ConfigDict(extra="forbid")
     labels: str = ""
@@ -63,13 +63,13 @@ class Spec(BaseModel):
     settings: dict[str, Any] = {}
     choose: Grids = [{}]
     methods: list[Entry]
-    figures: list[str] | None = Field(None, min_length=1, description="What gets a table.")
-    baseline: str | None = Field(None, description="The entry to show differences to.")
-    ceiling: str | None = Field(None, description="An entry that knows all labels.")
+    figures: list[str] | None = Field(None, min_length=1, description="Figures to show in tables.")
+    baseline: str | None = Field(None, description="The entry that others are compared with.")
+    ceiling: str | None = Field(None, description="An entry trained on all labels.")
 
 
 def read_spec(path: Path, labels: Path | None = None, images: Path | None = None) -> Spec:
-    """Read and check a spec; ``labels`` and ``images`` take the place of those it names."""
+    """Read and check a spec; ``labels`` and ``images`` replace those that it names."""
     try:
         spec = Spec(**yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -80,6 +80,19 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
         raise FileError(path, first["msg"], where) from None
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise FileError(path, f"not a spec: {error}") from error
+    _check_entries(path, spec)
+    _check_figures(path, spec)
+    paths = {"labels": labels, "images": images}
+    for name in paths:
+        if paths[name] is None:
+            if not getattr(spec, name):
+                raise FileError(path, f"has no {name}; add them to the spec, or use --{name}")
+            paths[name] = path.parent / getattr(spec, name)
+    return spec.model_copy(update={name: str(value) for name, value in paths.items()})
+
+
+def _check_entries(path: Path, spec: Spec) -> None:
+    """Raise an error for strategies, methods, settings or seeds that cannot be used."""
     for strategy in spec.strategies:
         if strategy.strategy != FULL:
             for proportion in strategy.proportions:
@@ -89,36 +102,33 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
         for choice in choices(spec, entry):
             settings = spec.settings | entry.settings | choice
             make_settings(method=entry.method, options=entry.options, **settings)
-        for wanted in entry.only or []:
-            one_of("strategy", wanted, [strategy.strategy for strategy in spec.strategies])
+        for name in entry.only or []:
+            one_of("strategy", name, [strategy.strategy for strategy in spec.strategies])
         if entry.labels is not None:
             one_of("strategy", entry.labels, (FULL, *simulate.WITHOUT_PROPORTION))
     names = [entry.name for entry in spec.methods]
     if len(set(names)) < len(names):
-        raise FileError(path, "two methods have the same name; give each a name of its own")
+        raise FileError(path, "two methods have the same name; give each a different name")
     if not spec.seeds or len(set(spec.seeds)) < len(spec.seeds):
-        raise FileError(path, "seeds must be given, each once")
+        raise FileError(path, "seeds must have at least one number, and each number only once")
     grids = [grid for entry in spec.methods for grid in grids_of(spec, entry)]
     if any(not values for grid in grids for values in grid.values()):
-        raise FileError(path, "choose: a setting has nothing to choose from")
+        raise FileError(path, "choose: a setting has no values to choose from")
+
+
+def _check_figures(path: Path, spec: Spec) -> None:
+    """Raise an error for figures, a baseline or a ceiling that do not exist."""
     for figure in spec.figures or []:
         one_of("figure", figure, FIGURES)
     for name in (spec.baseline, spec.ceiling):
         if name is not None:
-            one_of("entry", name, names)
+            one_of("entry", name, [entry.name for entry in spec.methods])
     if spec.ceiling is not None and spec.baseline in (None, spec.ceiling):
-        raise FileError(path, "a ceiling needs a baseline, another entry, to measure the gap from")
-    given = {"labels": labels, "images": images}
-    for name in given:
-        if given[name] is None:
-            if not getattr(spec, name):
-                raise FileError(path, f"names no {name}; say --{name}, or put them into the spec")
-            given[name] = path.parent / getattr(spec, name)
-    return spec.model_copy(update={name: str(value) for name, value in given.items()})
+        raise FileError(path, "a ceiling needs a baseline, which must be another entry")
 
 
 def read_table(spec: Spec) -> LabelTable:
-    """The labels; a table without splits gets them: a fifth of its images, drawn, to test on."""
+    """The labels. If they have no splits, a random fifth of the images is used for testing."""
     table = read_labels(spec.labels)
     if table.splits is not None:
         return table
@@ -126,41 +136,50 @@ def read_table(spec: Spec) -> LabelTable:
     return table.with_splits(np.where(test, spec.test_split, spec.split).tolist())
 
 
-def combinations(spec: Spec) -> Iterator[tuple[Entry, str, float | None]]:
-    """Every entry with every strategy; an entry with labels of its own once."""
+class Combination(NamedTuple):
+    """An entry and the labels that it is trained on."""
+
+    entry: Entry
+    strategy: str
+    proportion: float | None
+
+
+def combinations(spec: Spec) -> Iterator[Combination]:
+    """Every entry with every strategy; an entry with its own labels only with these."""
     for entry in spec.methods:
         if entry.labels is not None:
-            yield entry, entry.labels, None
+            yield Combination(entry, entry.labels, None)
             continue
         for strategy in spec.strategies:
             if entry.only is not None and strategy.strategy not in entry.only:
                 continue
             for proportion in strategy.proportions:
-                yield entry, strategy.strategy, proportion
+                yield Combination(entry, strategy.strategy, proportion)
 
 
 def choices(spec: Spec, entry: Entry) -> Iterator[dict[str, Any]]:
-    """Every combination of the settings to choose from; one, of nothing, without a choice."""
-    given: list[dict[str, Any]] = []
+    """Every combination of the values to choose from; one empty choice if there are none."""
+    earlier: list[dict[str, Any]] = []
     for grid in grids_of(spec, entry):
         for values in itertools.product(*grid.values()):
             choice = dict(zip(grid, values, strict=True))
-            if choice not in given:  # grids may overlap
-                given.append(choice)
+            if choice not in earlier:  # grids may overlap
+                earlier.append(choice)
                 yield choice
 
 
 def grids_of(spec: Spec, entry: Entry) -> list[Grid]:
-    """What an entry may choose from: a combination of one of these."""
+    """The grids that an entry chooses from: its own, or those of the spec."""
     return spec.choose if entry.choose is None else entry.choose
 
 
-def at_the_edge(spec: Spec, entry: Entry, choice: dict[str, Any]) -> list[str]:
-    """Which of the chosen numbers are the smallest or largest tried, so that others may be better.
+def edge_warnings(spec: Spec, entry: Entry, choice: dict[str, Any]) -> list[str]:
+    """Warnings about chosen numbers at the edge of a grid, beyond which others may be better.
 
-    Of fewer than three values one is always at an edge, and nothing is smaller than 0.
+    There is none for fewer than three values, since one of them is always at an edge, and none for
+    0, which is taken for the smallest possible value.
     """
-    found = []
+    warnings = []
     for name, value in choice.items():
         others = _without(choice, name)
         tried = [
@@ -171,10 +190,16 @@ def at_the_edge(spec: Spec, entry: Entry, choice: dict[str, Any]) -> list[str]:
         numbers = [number for number in tried if number is not None]
         if len(numbers) < 3 or len(numbers) < len(tried):
             continue
-        for edge, end in ((min(numbers), "smallest"), (max(numbers), "largest")):
+        for edge, superlative, comparative in (
+            (min(numbers), "smallest", "smaller"),
+            (max(numbers), "largest", "larger"),
+        ):
             if _number(value) == edge != 0:
-                found.append(f"{name} = {edge:g} is the {end} tried")
-    return found
+                warnings.append(
+                    f"{name} = {edge:g} is the {superlative} value tried; a {comparative} one may "
+                    "be better"
+                )
+    return warnings
 
 
 def _without(choice: dict[str, Any], name: str) -> dict[str, Any]:
@@ -182,7 +207,7 @@ def _without(choice: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A number, also if it is written as one that YAML takes for a text, such as 1e-3."""
+    """A value as a number, also if YAML reads it as text, such as 1e-3; None for other values."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -190,6 +215,6 @@ def _number(value: Any) -> float | None:
 
 
 def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:
-    """What an entry is trained with, once a choice is made."""
+    """The settings of a training: a choice overrides the entry, and that overrides the spec."""
     settings = {**spec.settings, **entry.settings, **choice}
     return {**settings, "method": entry.method, "options": entry.options}

@@ -1,16 +1,17 @@
-"""Results as tables: mean and deviation over seeds, as papers print them."""
+"""Tables of results: mean and standard deviation over seeds, as papers print them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.stats import ttest_1samp
 
 from partlabel.base.errors import count
-from partlabel.output.bench.results import Result, figures_of, spread
+from partlabel.output.bench.results import Result, figures_of, name_of_labels, spread
 from partlabel.output.bench.sheets import Sheet, latex, markdown
 
-COUNTS = ("evaluated_classes", "pseudo_labels")  # shown as they are, all others in percent
+COUNTS = ("evaluated_classes", "pseudo_labels")  # whole numbers; all others are in percent
 JUDGED = ("pseudo_absent_accuracy", "pseudo_present_accuracy")
 FIGURES = (
     *("mAP", "CP", "CR", "CF1", "OP", "OR", "OF1", "macro_F1", "micro_F1", "exact_match"),
@@ -36,19 +37,41 @@ PLAIN = Comparison()
 
 
 @dataclass(frozen=True)
+class Layout:
+    """How the tables are arranged.
+
+    Args:
+        labels: the kinds of labels, in the order of the columns.
+        side_by_side: whether the columns are figures, for labels of one kind; else the columns are
+            kinds of labels, and each figure has a table.
+    """
+
+    labels: list[str]
+    side_by_side: bool
+
+
+class Column(NamedTuple):
+    """A column of a table: one figure of the methods trained on one kind of labels."""
+
+    title: str
+    labels: str
+    figure: str
+
+
+@dataclass(frozen=True)
 class Tables:
-    """What results say: tables, and remarks beneath them."""
+    """The tables of a benchmark, and notes below them."""
 
     sheets: list[Sheet]
     notes: list[str]
 
     def markdown(self) -> str:
-        """All of it as text."""
+        """Tables and notes in Markdown."""
         notes = "".join(f"* {note}\n" for note in self.notes)
         return "\n".join(filter(None, [*map(markdown, self.sheets), notes]))
 
     def latex(self) -> str:
-        """The tables alone."""
+        """The tables in LaTeX, without the notes."""
         return "\n".join(map(latex, self.sheets))
 
 
@@ -58,159 +81,204 @@ def tables(
     baseline: str | None = None,
     ceiling: str | None = None,
 ) -> Tables:
-    """A table a figure, methods down and labels across; with labels of one kind, figures across.
+    """One table per figure, with a row per method and a column per kind of labels.
+
+    If there are several figures and only one kind of labels, there is one table with a column per
+    figure instead.
 
     Args:
-        results: one per training, failed ones too.
-        figures: some of ``FIGURES``; by default mAP, and where methods gave pseudo-labels what
-            share of those is right, always a table each.
-        baseline: a method; beneath each table stand the differences to it.
-        ceiling: a method that knows more; beneath that stands how much of the gap from the baseline
-            to it each method closes.
+        results: one per training, including failed ones.
+        figures: some of ``FIGURES``. By default mAP and, if a method gave pseudo-labels, the share
+            of these that is correct.
+        baseline: a method; below each table is another with the differences to it.
+        ceiling: a method that knows more labels; a third table shows how much of the gap from the
+            baseline to it each method closes.
     """
-    one = len(figures or ()) > 1 and len(set(map(_labels, results))) == 1
-    columns = list(dict.fromkeys(map(_labels, results)))
+    labels = list(dict.fromkeys(map(_labels, results)))
+    if figures is not None and len(figures) > 1 and len(labels) == 1:
+        layout, groups = Layout(labels, side_by_side=True), [figures]
+    else:
+        layout = Layout(labels, side_by_side=False)
+        groups = [[name] for name in figures or _default_figures(results)]
+    sheets = []
+    for group in groups:
+        sheets.append(_sheet(_results_with(results, group), group, layout))
+        if baseline is not None:
+            sheets += _comparisons(results, group, layout, baseline, ceiling)
+    return Tables([sheet for sheet in sheets if sheet.rows], _notes(results, figures or ()))
 
-    def sheet(some: list[Result], names: Sequence[str], kind: Comparison = PLAIN) -> Sheet:
-        return _sheet(some, names, columns, across=one, kind=kind)
 
-    shown = []
-    for group in [figures or ()] if one else [[name] for name in figures or _usual(results)]:
-        shown.append(sheet(_concerned(results, group), group))
-        shares = [name for name in group if name not in COUNTS]
-        if baseline is None or not shares:
-            continue
-        here = _concerned(results, shares)
-        gaps = differences(here, baseline, shares)
-        shown.append(sheet(gaps, shares, Comparison(f"difference to {baseline}", signed=True)))
-        if ceiling is not None:
-            closed = gap_closed(here, baseline, ceiling, shares)
-            kind = Comparison(f"% of the gap from {baseline} to {ceiling}")
-            shown.append(sheet(closed, shares, kind))
-    return Tables([made for made in shown if made.rows], _notes(results, figures or ()))
+def _default_figures(results: list[Result]) -> list[str]:
+    return ["mAP", *(name for name in JUDGED if any(name in result for result in results))]
+
+
+def _comparisons(
+    results: list[Result],
+    figures: Sequence[str],
+    layout: Layout,
+    baseline: str,
+    ceiling: str | None,
+) -> list[Sheet]:
+    """Tables that compare methods with the baseline and, if there is one, with the ceiling."""
+    shares = [name for name in figures if name not in COUNTS]
+    if not shares:
+        return []
+    results = _results_with(results, shares)
+    gaps = differences(results, baseline, shares)
+    comparison = Comparison(f"difference to {baseline}", signed=True)
+    sheets = [_sheet(gaps, shares, layout, comparison)]
+    if ceiling is not None:
+        closed = gap_closed(results, baseline, ceiling, shares)
+        comparison = Comparison(f"% of the gap from {baseline} to {ceiling}")
+        sheets.append(_sheet(closed, shares, layout, comparison))
+    return sheets
 
 
 def _notes(results: list[Result], figures: Sequence[str]) -> list[str]:
     """Why trainings failed, each reason once, and which figures no training has."""
-    reasons: dict[str, list[str]] = {}
+    failures: dict[str, list[str]] = {}
     for result in results:
         if "error" in result:
-            where = result.get("cell") or result["method"]
-            reasons.setdefault(result["error"], []).append(str(where))
-    notes = [f"{count(len(c), 'failure')} ({c[0]}): {why}" for why, c in reasons.items()]
+            name = str(result.get("cell") or result["method"])
+            failures.setdefault(result["error"], []).append(name)
+    notes = [
+        f"{count(len(names), 'failure')} ({names[0]}): {error}" for error, names in failures.items()
+    ]
     if any("error" not in result for result in results):
         notes += [f"no method has {name}" for name in figures if not figures_of(results, name)]
     return notes
 
 
 def differences(results: list[Result], baseline: str, figures: Sequence[str]) -> list[Result]:
-    """Figures of the other methods minus those of the baseline on the same labels and seed.
+    """The figures of other methods minus those of the baseline on the same labels and seed.
 
-    A pair of which one failed is a failure; a result without a partner is left out.
+    If one of the two failed, the difference is a failure. A result is left out if the baseline was
+    not trained on the same labels and seed.
     """
 
     def key(result: Result) -> tuple[object, ...]:
         return result["strategy"], result["proportion"], result["seed"]
 
-    partners = {key(result): result for result in results if result["method"] == baseline}
+    baselines = {key(result): result for result in results if result["method"] == baseline}
     gaps = []
-    for ours in results:
-        theirs = partners.get(key(ours))
-        if theirs is None or ours["method"] == baseline:
+    for result in results:
+        other = baselines.get(key(result))
+        if other is None or result["method"] == baseline:
             continue
-        gap = {name: ours[name] for name in ("method", "strategy", "proportion", "seed")}
-        error = ours.get("error") or theirs.get("error")
-        both = [n for n in figures if ours.get(n) is not None and theirs.get(n) is not None]
-        gap |= {name: ours[name] - theirs[name] for name in both}
-        gaps.append(gap if error is None else gap | {"error": error})
+        gap = {name: result[name] for name in ("method", "strategy", "proportion", "seed")}
+        for name in figures:
+            if result.get(name) is not None and other.get(name) is not None:
+                gap[name] = result[name] - other[name]
+        error = result.get("error") or other.get("error")
+        if error is not None:
+            gap["error"] = error
+        gaps.append(gap)
     return gaps
 
 
 def gap_closed(
     results: list[Result], baseline: str, ceiling: str, figures: Sequence[str]
 ) -> list[Result]:
-    """How far a method goes on the way from the baseline to the ceiling, by means over seeds.
+    """The share of the gap from the baseline to the ceiling that each method closes.
 
-    A result for each method and kind of labels, over the seeds that all three have; none where the
-    ceiling is not above the baseline. The ceiling has the same labels, or labels of one kind.
+    One result per method and kind of labels. The ceiling is that for the same labels if there is
+    one, else all results of the ceiling.
     """
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result["method"], _labels(result)), []).append(result)
+    all_ceilings = [result for result in results if result["method"] == ceiling]
     closed = []
-    tops = [result for result in results if result["method"] == ceiling]
-    for method in dict.fromkeys(result["method"] for result in results):
-        own = [result for result in results if result["method"] == method]
-        for labels in dict.fromkeys(map(_labels, own)) if method not in (baseline, ceiling) else ():
-            here = [result for result in own if _labels(result) == labels]
-            same = [result for result in tops if _labels(result) == labels] or tops
-            bases = [r for r in results if r["method"] == baseline and _labels(r) == labels]
-            parts = [{r["seed"]: r for r in group} for group in (here, bases, same)]
-            shared = [seed for seed in parts[0] if all(seed in part for part in parts)]
-            kept = {name: here[0][name] for name in ("method", "strategy", "proportion")}
-            failed = [r["error"] for r in here if "error" in r]
-            for name in figures:
-                whole = [seed for seed in shared if all(part[seed].get(name) for part in parts)]
-                ours, base, top = (sum(part[seed][name] for seed in whole) for part in parts)
-                if top > base:
-                    kept[name] = (ours - base) / (top - base)
-            closed.append(kept | ({"error": failed[0]} if failed else {}))
+    for (method, labels), group in groups.items():
+        if method in (baseline, ceiling):
+            continue
+        below = groups.get((baseline, labels), [])
+        above = groups.get((ceiling, labels), all_ceilings)
+        shares = {name: group[0][name] for name in ("method", "strategy", "proportion")}
+        for figure in figures:
+            share = _share_of_gap(group, below, above, figure)
+            if share is not None:
+                shares[figure] = share
+        errors = [result["error"] for result in group if "error" in result]
+        if errors:
+            shares["error"] = errors[0]
+        closed.append(shares)
     return closed
 
 
-def _usual(results: list[Result]) -> list[str]:
-    return ["mAP", *(name for name in JUDGED if any(name in result for result in results))]
+def _share_of_gap(
+    results: list[Result], below: list[Result], above: list[Result], figure: str
+) -> float | None:
+    """The share of the gap between two methods that a third one closes, by means over seeds.
+
+    Only seeds for which all three have the figure are used. None if there is no gap.
+    """
+    by_seed = [
+        {result["seed"]: result.get(figure) for result in group}
+        for group in (results, below, above)
+    ]
+    seeds = [seed for seed in by_seed[0] if all(values.get(seed) for values in by_seed)]
+    own, low, high = (sum(values[seed] or 0.0 for seed in seeds) for values in by_seed)
+    return (own - low) / (high - low) if high > low else None
 
 
 def _labels(result: Result) -> str:
-    """What a method was trained on, as the head of a column."""
-    share = result["proportion"]
-    return str(result["strategy"]) + ("" if share is None else f" {100 * share:g}%")
+    """The kind of labels that a method was trained on."""
+    return name_of_labels(result["strategy"], result["proportion"])
 
 
-def _concerned(results: list[Result], figures: Sequence[str]) -> list[Result]:
-    """Without the methods that were tested and have none of these figures."""
+def _results_with(results: list[Result], figures: Sequence[str]) -> list[Result]:
+    """The results, without methods that were tested but have none of these figures."""
     tested = {result["method"] for result in results if "error" not in result}
-    having = {r["method"] for r in results if any(r.get(name) is not None for name in figures)}
-    return [result for result in results if result["method"] not in tested - having]
+    with_figures = {
+        result["method"]
+        for result in results
+        if any(result.get(name) is not None for name in figures)
+    }
+    return [result for result in results if result["method"] not in tested - with_figures]
 
 
 def _sheet(
     results: list[Result],
     figures: Sequence[str],
-    order: list[str],
-    *,
-    across: bool,
-    kind: Comparison,
+    layout: Layout,
+    comparison: Comparison = PLAIN,
 ) -> Sheet:
-    """One figure with labels across, in this order, or figures across; empty without results."""
-    there = set(map(_labels, results))
-    labels = [name for name in order if name in there]
+    """A table of results; without rows if there are no results."""
+    existing = {_labels(result) for result in results}
+    labels = [name for name in layout.labels if name in existing]
     if not labels:
         return Sheet([], [])
-    if across:
-        corner, columns = labels[0], {name: (labels[0], name) for name in figures}
+    if layout.side_by_side:
+        corner, columns = labels[0], [Column(name, labels[0], name) for name in figures]
     else:
-        corner, columns = figures[0], {name: (name, figures[0]) for name in labels}
+        corner, columns = figures[0], [Column(name, name, figures[0]) for name in labels]
     rows, means = [], []
     for method in dict.fromkeys(result["method"] for result in results):
         own = [result for result in results if result["method"] == method]
-        cells = [
-            ([result for result in own if _labels(result) == on], figure)
-            for on, figure in columns.values()
-        ]
-        rows.append([method, *(_word(*cell, signed=kind.signed) for cell in cells)])
-        means.append([_mean(*cell) for cell in cells])
-    best = set() if kind.title else _best(means, list(columns.values()))
-    title = f"{corner}, {kind.title}" if kind.title else corner
-    return Sheet([title, *columns], rows, best)
+        texts, values = [], []
+        for column in columns:
+            cell = [result for result in own if _labels(result) == column.labels]
+            texts.append(_format(cell, column.figure, signed=comparison.signed))
+            values.append(_mean(cell, column.figure))
+        rows.append([method, *texts])
+        means.append(values)
+    if comparison.title:
+        return Sheet([f"{corner}, {comparison.title}", *(one.title for one in columns)], rows)
+    return Sheet([corner, *(one.title for one in columns)], rows, _best(means, columns))
 
 
-def _best(means: list[list[float]], columns: list[tuple[str, str]]) -> set[tuple[int, int]]:
-    """The highest of each column, if there is something to choose from."""
+def _best(means: list[list[float]], columns: list[Column]) -> set[tuple[int, int]]:
+    """The cells (row, column) with the highest mean of a column with two means or more.
+
+    The first column of a table is the name of the method, so columns count from 1.
+    """
     best = set()
-    for j, (_, figure) in enumerate(columns, 1):
-        column = [round(row[j - 1], 4) for row in means]  # as it is printed
-        having = [mean for mean in column if not math.isnan(mean)]
-        if len(having) > 1 and figure not in COUNTS:
-            best |= {(i, j) for i, mean in enumerate(column) if mean == max(having)}
+    for j, column in enumerate(columns):
+        values = [round(row[j], 4) for row in means]  # as printed
+        numbers = [value for value in values if not math.isnan(value)]
+        if len(numbers) > 1 and column.figure not in COUNTS:
+            best |= {(i, j + 1) for i, value in enumerate(values) if value == max(numbers)}
     return best
 
 
@@ -219,19 +287,20 @@ def _mean(results: list[Result], figure: str) -> float:
     return spread(values)[0] if values else math.nan
 
 
-def _word(results: list[Result], figure: str, *, signed: bool) -> str:
-    """Mean and deviation of a figure over seeds, and how many trainings failed.
+def _format(results: list[Result], figure: str, *, signed: bool) -> str:
+    """Mean and standard deviation of a figure over seeds, and the number of failed trainings.
 
-    Of differences also how well they go with no difference at all: a paired t-test.
+    Differences also have the p-value of a t-test, which is that of a paired test of the methods.
     """
-    values, failed = figures_of(results, figure), sum("error" in result for result in results)
+    values = figures_of(results, figure)
+    failed = sum("error" in result for result in results)
     if not values:
         return "failed" if failed else ""
     scale, form = (1, ",.0f") if figure in COUNTS else (100, "z.2f")
     mean, deviation = spread([scale * value for value in values])
-    word = format(mean, "+" + form if signed else form)
+    text = format(mean, "+" + form if signed else form)
     if deviation is not None:
-        word += f" ± {deviation:{form}}"
-    if signed and (deviation or 0) > 1e-9:
-        word += f" (p = {ttest_1samp(values, 0).pvalue:.2g})"
-    return word + (f" ({failed} failed)" if failed else "")
+        text += f" ± {deviation:{form}}"
+        if signed and deviation > 1e-9:
+            text += f" (p = {ttest_1samp(values, 0).pvalue:.2g})"
+    return f"{text} ({failed} failed)" if failed else text

@@ -175,7 +175,7 @@ def _samples(sample: Sample, assessment: Assessment) -> list[dict[str, Any]]:
     names = list(sample.training.ids.take(sample.rows[at]))
     files = ImageFiles(sample.ours.run.images).locate(names)
     logits = assessment.calibration.logits(sample.ours.train)
-    samples, decided = [], assessment.promises.decide(logits)
+    samples, decided = [], assessment.guarantees.decide(logits)
     for row, name, path in zip(at.tolist(), names, files, strict=True):
         if path is not None:
             said = expit(logits[row])

@@ -111,7 +111,7 @@ def over_maps(
 
 def looks(sample: Sample, assessment: Assessment) -> list[dict[str, Any]]:
     """A few training pictures, each with heat maps of its labels, a row a run."""
-    decided = assessment.promises.decide(assessment.calibration.logits(sample.ours.train))
+    decided = assessment.guarantees.decide(assessment.calibration.logits(sample.ours.train))
     limits = thresholds_or_half(sample.ours.run)
     cells = zip(sample.labels, sample.ours.train, decided, strict=True)
     choices = [choose_labels(known, said, limits, done) for known, said, done in cells]

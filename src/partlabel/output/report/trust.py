@@ -5,7 +5,7 @@ from scipy.special import expit
 from partlabel.judging.completion import Assessment
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.calibration import Bins
-from partlabel.metrics.guarantee import Promise
+from partlabel.metrics.guarantee import Guarantee
 from partlabel.output.drawing import BLUE, GREY, panels, styled, svg
 from partlabel.output.report.parts import Part, percent
 
@@ -52,8 +52,8 @@ def _promised(assessment: Assessment, classes: list[str]) -> list[Part]:
     rows = [
         [
             name,
-            *_words(assessment.promises.present[j], 1),
-            *_words(assessment.promises.absent[j], -1),
+            *_words(assessment.guarantees.present[j], 1),
+            *_words(assessment.guarantees.absent[j], -1),
         ]
         for j, name in enumerate(classes)
     ]
@@ -69,7 +69,7 @@ def _promised(assessment: Assessment, classes: list[str]) -> list[Part]:
     return [Part("What `complete` promises", caption, header=header, rows=rows, words=True)]
 
 
-def _words(promise: Promise, sign: int) -> list[str]:
+def _words(promise: Guarantee, sign: int) -> list[str]:
     if not promise.basis:
         return ["-", "-", "-"]
     limit = promise.limit

@@ -21,21 +21,21 @@ from partlabel.output.report.class_results import (
 )
 from partlabel.output.report.diary_pages import treated_as_present
 from partlabel.output.report.embedding import label_embeddings
-from partlabel.output.report.examples import examples
+from partlabel.output.report.examples import example_images
 from partlabel.output.report.guarantee_table import guarantees
-from partlabel.output.report.headline import about_headline, headline, measure
-from partlabel.output.report.heat_map_strips import about_heat_maps, heat_map_strips
+from partlabel.output.report.headline import about_headline, headline_figures, measure
+from partlabel.output.report.heat_map_strips import about_heat_maps, make_strips
 from partlabel.output.report.landscape import survey
 from partlabel.output.report.landscape_charts import landscapes
 from partlabel.output.report.learned_links import label_links
 from partlabel.output.report.learning_curves import known_positives, training_curves
 from partlabel.output.report.method_labels import own_estimates, pseudo_labels
 from partlabel.output.report.pointing_game import play_games, pointing
-from partlabel.output.report.reliability import reliability
+from partlabel.output.report.reliability import reliability_diagrams
 from partlabel.output.report.sample import Sample, take_sample
 from partlabel.output.report.section import Section
-from partlabel.output.report.suspects import suspects
-from partlabel.output.report.unknown_labels import all_scores, unknown_labels
+from partlabel.output.report.suspects import suspect_tiles
+from partlabel.output.report.unknown_labels import all_scores, unknown_label_sections
 from partlabel.training.run import Run
 
 
@@ -62,22 +62,22 @@ def build_report(
     sample = take_sample(run, truth, baseline)
     thresholds, settings = thresholds_or_half(run), run.settings
     result, assessment = measure(sample, thresholds), _assess(sample, precision)
-    suspect_tiles, suspects_about = suspects(sample, assessment)
+    tiles, tiles_about = suspect_tiles(sample, assessment)
     page = _template().render(
         title=run.folder.resolve().name,
         subtitle=_subtitle(sample),
-        figures=headline(sample, result),
+        figures=headline_figures(sample, result),
         about=about_headline(sample, result),
         training=[training_curves(run), *known_positives(sample)],
         classes=class_rows(sample.classes, result.evaluation, thresholds),
         classes_about=about_classes(sample),
         after_classes=_after_classes(sample, result.evaluation, assessment, landscape),
-        strips=heat_map_strips(sample, assessment, thresholds),
+        strips=make_strips(sample, assessment, thresholds),
         strips_about=about_heat_maps(sample.runs),
         after_strips=_after_heat_maps(sample, boxes),
-        suspects=suspect_tiles,
-        suspects_about=suspects_about,
-        examples=examples(sample, assessment),
+        suspects=tiles,
+        suspects_about=tiles_about,
+        examples=example_images(sample, assessment),
         settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],
     )
     path = run.folder / "report.html"
@@ -98,9 +98,9 @@ def _after_classes(
         *groups(sample, result),
         *gains(sample, result),
         all_scores(sample),
-        *reliability(assessment, sample.classes),
+        *reliability_diagrams(assessment, sample.classes),
         *guarantees(assessment, sample.classes, reason),
-        *unknown_labels(sample),
+        *unknown_label_sections(sample),
         *pseudo_labels(sample),
         *treated_as_present(sample, artifacts.diary),
         *label_links(sample, artifacts.label_graph),

@@ -48,7 +48,7 @@ class Example(NamedTuple):
     lines: list[tuple[str, str]]
 
 
-def examples(sample: Sample, assessment: Assessment) -> list[Example]:
+def example_images(sample: Sample, assessment: Assessment) -> list[Example]:
     """Some training images."""
     number = len(sample.drawn)
     rows = np.linspace(0, number - 1, min(_IMAGES, number)).astype(int)

@@ -73,7 +73,7 @@ def measure(sample: Sample, thresholds: Scores) -> Result:
     return Result(evaluation, intervals(figures, len(labels), samples), samples)
 
 
-def headline(sample: Sample, result: Result) -> list[Figure]:
+def headline_figures(sample: Sample, result: Result) -> list[Figure]:
     """The figures at the top of the page."""
     metrics = [
         Figure(name, percent(result.evaluation[metric]), _range(result.intervals[metric]), about)

@@ -111,9 +111,7 @@ def apply_to_maps(
     )
 
 
-def heat_map_strips(
-    sample: Sample, assessment: Assessment, thresholds: Scores
-) -> list[dict[str, Any]]:
+def make_strips(sample: Sample, assessment: Assessment, thresholds: Scores) -> list[dict[str, Any]]:
     """A few training images, each with heat maps of its labels, one row per run."""
     decided = assessment.promises.decide(assessment.calibration.logits(sample.ours.train))
     cells = zip(sample.labels, sample.ours.train, decided, strict=True)

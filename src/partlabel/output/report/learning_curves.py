@@ -38,7 +38,10 @@ def training_curves(run: Run) -> Section:
         caption += "There are no validation images, so the last epoch was kept. "
     small = _logged(history, _of_kind(kinds, Figure.COUNT, Figure.SHARE))
     if small:
-        caption += f"Below: {', '.join(small)}, as logged by the method. "
+        caption += (
+            f"Below: {', '.join(small)}, as logged by the method. The loss may rise while the "
+            "method gives labels to more cells. "
+        )
     for name in _logged(history, _of_kind(kinds, Figure.SETTING)):
         caption += f"Chosen by the method: {name} {_value_range(_points(history, name)[1])}. "
     return Section("How the training went", caption.strip(), figure)
@@ -76,7 +79,7 @@ def _draw_validation(axes: Axes, history: History, names: Sequence[str], kept: i
         values += percentages
     axes.axvline(kept, color=GREY, ls=":", label=f"epoch kept: {kept}")
     axes.set(title="validation mAP (%)", ylim=axis_range(values))
-    axes.legend(loc="lower right")
+    axes.legend()
 
 
 def axis_range(percentages: Sequence[float], least: float = _LEAST_SPAN) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from partlabel.output.drawing import BLUE, GREY, panels, styled, svg
 from partlabel.output.report.section import Section, percent
 
 
-def reliability(assessment: Assessment, classes: list[str]) -> list[Section]:
+def reliability_diagrams(assessment: Assessment, classes: list[str]) -> list[Section]:
     """Diagrams of raw and of calibrated scores; none without reserved labels."""
     before, after = assessment.before, assessment.after
     if not len(before.cells):

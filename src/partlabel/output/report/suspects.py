@@ -24,7 +24,7 @@ class Tile(NamedTuple):
     about: list[str]
 
 
-def suspects(sample: Sample, assessment: Assessment) -> tuple[list[Tile], str]:
+def suspect_tiles(sample: Sample, assessment: Assessment) -> tuple[list[Tile], str]:
     """The least likely known labels of the scored images, and a caption.
 
     There are none without reserved images: ``complete`` does not list any then.

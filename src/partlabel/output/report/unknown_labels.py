@@ -46,7 +46,7 @@ def all_scores(sample: Sample) -> Section:
     return Section("Scores of present, absent and unknown labels", caption, figure)
 
 
-def unknown_labels(sample: Sample) -> list[Section]:
+def unknown_label_sections(sample: Sample) -> list[Section]:
     """The sections that need true labels; none without them."""
     if sample.truth is None:
         return []

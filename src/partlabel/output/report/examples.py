@@ -35,7 +35,7 @@ _KINDS = {
     "known": Kind("●", 6, False, "known present"),
     "filled": Kind("+", 6, True, "filled in as present"),
     "open": Kind("?", 3, True, ""),
-    "filled-absent": Kind("−", 2, True, "absent"),  # noqa: RUF001  # a minus sign
+    "filled-absent": Kind("\N{MINUS SIGN}", 2, True, "absent"),
     "absent": Kind("○", 2, False, "known absent"),
 }
 

@@ -109,13 +109,13 @@ def test_intervals_of_the_headline(work: Workspace, page: str) -> None:
 def test_the_interval_of_a_share_is_that_of_the_normal_distribution(n: int, chance: int) -> None:
     values = (np.arange(n) * 97 % 100 < chance).astype(float)
     share = values.mean()
-    found = intervals(lambda rows: {"share": float(values[rows].mean())}, n, 400)["share"]
+    interval = intervals(lambda rows: {"share": float(values[rows].mean())}, n, 400)["share"]
     if share in (0, 1):
-        assert not found.exists
+        assert not interval.exists
         return
     margin = 1.96 * math.sqrt(share * (1 - share) / n)
-    assert found.high - found.low == pytest.approx(2 * margin, rel=0.2)
-    assert (found.high + found.low) / 2 == pytest.approx(share, abs=0.3 * margin)
+    assert interval.high - interval.low == pytest.approx(2 * margin, rel=0.2)
+    assert (interval.high + interval.low) / 2 == pytest.approx(share, abs=0.3 * margin)
 
 
 def test_the_interval_of_the_map_is_corrected_for_bias() -> None:
@@ -345,8 +345,8 @@ def test_suspects_are_those_of_complete_with_images(work: Workspace) -> None:
             f"score {decimal(100 * suspect.score)}%",
             "trained on" if suspect.trained else "not trained on",
         )
-    shown = "the 24 least likely of" if len(suspects) > 24 else f"all {len(suspects)}"
-    assert shown in section(page, "Known labels that look wrong")
+    number = "the 24 least likely of" if len(suspects) > 24 else f"all {len(suspects)}"
+    assert number in section(page, "Known labels that look wrong")
 
 
 def test_without_reserved_images_there_are_no_suspects(work: Workspace) -> None:

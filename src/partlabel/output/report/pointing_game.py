@@ -58,8 +58,8 @@ def pointing(games: dict[str, Pointing], classes: list[str]) -> list[Section]:
     caption = (
         "How often, in percent, the maximum of a class map lies in a box of the class. Counted are "
         f"{count(total, 'pair')} of an image and a class with a box in it. Chance is the share of "
-        "the image that the boxes cover. A model that is no better than chance recognises a class "
-        "by its surroundings."
+        "the image that the boxes cover. A model that is no better than chance may recognise a "
+        "class by its surroundings."
     )
     header = ["class", "images", "chance", *games]
     return [Section("Does it look at the object?", caption, "", header, rows)]

@@ -1,4 +1,4 @@
-"""What a report shows of a label graph, and of classes with few and many labels."""
+"""The sections of a report on the label graph, and on classes with few and many labels."""
 
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ def test_shows_the_label_graph(scene: Path, tmp_path: Path, graph: str, linked: 
     call: dict[str, Any] = {**MethodConformance.tiny, "method": "imcl", "options": options}
     run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
     page = report.build_report(run).read_text()
-    assert ("Labels that come together" in page) is linked
-    assert "Few and many labels" not in page  # of five classes
+    assert ("Labels that occur together" in page) is linked
+    assert "Classes with few and with many labels" not in page  # there are only five
     if linked:
         links = read_links(run.folder / "graph.csv", run.record.classes)
         state = run.last_state()["method"]
@@ -28,8 +28,8 @@ def test_shows_the_label_graph(scene: Path, tmp_path: Path, graph: str, linked: 
         j, n = 0, 1
         other = run.record.classes[int(state["graph.linked"][j, n])]
         weight = max(float(state["graph.weights"][j, n]), 0) / float(state["graph.weights"][j, 0])
-        found = {(name, to): value for name, to, value in links}
-        assert found[run.record.classes[j], other] == pytest.approx(weight, abs=1e-5)
+        weights = {(name, to): value for name, to, value in links}
+        assert weights[run.record.classes[j], other] == pytest.approx(weight, abs=1e-5)
 
 
 def test_shows_groups_of_classes(tmp_path: Path) -> None:
@@ -38,5 +38,5 @@ def test_shows_groups_of_classes(tmp_path: Path) -> None:
     call = {**MethodConformance.tiny, "size": 32, "epochs": 1, "drop_empty": True}
     run = train(labels, tmp_path / "scenes" / "images", tmp_path / "run", method="bce", **call)
     page = report.build_report(run).read_text()
-    assert "Few and many labels" in page
+    assert "Classes with few and with many labels" in page
     assert "G5" in page

@@ -1,4 +1,4 @@
-"""What a report shows of a method that compares embeddings and teaches itself."""
+"""The report of a method that compares embeddings and treats unknown labels as present."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from conformance import MethodConformance
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.output import report
-from partlabel.output.report.beliefs import judge_pages
+from partlabel.output.report.diary_pages import judge_pages
 from partlabel.output.report.embedding import cohesion, flatten
 from partlabel.training.run import Run
 from partlabel.training.train import train
@@ -34,15 +34,15 @@ def run(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(scene / "partial.csv", scene / "images", out, **call)
 
 
-def test_shows_what_it_taught_itself_and_where_it_looks(run: Run, scene: Path) -> None:
+def test_shows_labels_treated_as_present_and_where_it_looks(run: Run, scene: Path) -> None:
     page = report.build_report(run).read_text()
-    assert "What it taught itself" in page
-    assert "With --truth, this also shows how many of them are right" in page
+    assert "Unknown labels that were treated as present" in page
+    assert "With --truth, this section also shows how many of them are correct" in page
     assert "Embeddings of labels" in page
     assert "before the second stage" in page
     assert "Where the model looks" in page
     page = report.build_report(run, truth=read_labels(scene / "labels.csv")).read_text()
-    assert "how right they are" in page
+    assert "how many are correct" in page
 
 
 def test_a_run_without_a_second_stage_shows_no_embeddings(scene: Path, tmp_path: Path) -> None:
@@ -61,18 +61,18 @@ def test_pages_are_judged_cell_by_cell(seed: int) -> None:
     known, true = rng.integers(-1, 2, shape), rng.integers(-1, 2, shape)
     names, classes = [f"{i}" for i in range(5)], [f"c{j}" for j in range(4)]
     page = np.flatnonzero(rng.integers(0, 2, 20))
-    found = judge_pages(
+    figures = judge_pages(
         {1: page}, LabelTable(names, classes, known), LabelTable(names, classes, true)
     )
-    taken = right = present = 0
+    judged = right = present = 0
     for cell in range(20):
         i, j = divmod(cell, 4)
         if known[i, j] == 0 and true[i, j] != 0:
-            taken += cell in page
+            judged += cell in page
             present += true[i, j] == 1
             right += cell in page and true[i, j] == 1
-    expected = [right / taken if taken else np.nan, right / present if present else np.nan]
-    np.testing.assert_allclose([float(part[0]) for part in found], expected)
+    expected = [right / judged if judged else np.nan, right / present if present else np.nan]
+    np.testing.assert_allclose([float(figure[0]) for figure in figures], expected)
 
 
 def test_flattened_points_are_principal_components() -> None:

@@ -1,7 +1,7 @@
-"""How all pictures look, and how they get into a page."""
+"""The style of all charts, and how they become part of a page."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,22 +23,22 @@ _STYLE: Any = {
     "xtick.color": "#64748b",
     "ytick.color": "#64748b",
     "legend.frameon": False,
-    "svg.hashsalt": "partlabel",  # the same picture twice is the same file
-    "text.parse_math": False,  # a class may have dollars in its name
+    "svg.hashsalt": "partlabel",  # the same chart gives the same file
+    "text.parse_math": False,  # the name of a class may contain dollar signs
 }
 _MOST_NAMES = 60  # bars that have room for a name below them
-_LONGEST = 24  # letters of such a name
+_LONGEST = 24  # characters of such a name
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Everything drawn inside looks like all other pictures."""
+    """Charts drawn inside have the common style."""
     with mpl.rc_context(_STYLE):
         yield
 
 
 def svg(figure: Figure) -> str:
-    """A picture as an element of a page."""
+    """A chart as an element of a page."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata={"Date": None}, bbox_inches="tight")
     text = stream.getvalue()
@@ -46,13 +46,19 @@ def svg(figure: Figure) -> str:
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A picture with so many plots in it, row by row."""
+    """A figure with a grid of axes, which are listed row by row."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
+def run_colours(runs: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
+    """Name, entry and colour of each run: a baseline, which comes first, is grey, a run blue."""
+    colours = [BLUE] if len(runs) == 1 else [GREY, BLUE]
+    return [(name, runs[name], colour) for name, colour in zip(runs, colours, strict=True)]
+
+
 def bars(axes: Axes, values: NDArray[Any], names: list[str], colour: str, base: Any = 0.0) -> None:
-    """A bar a class [C] from ``base`` up, with names while they fit."""
+    """One bar per class [C], upwards from ``base``. Names are left out if there are too many."""
     if len(values) > _MOST_NAMES:
         low = np.broadcast_to(np.asarray(base, dtype=np.float64), np.shape(values))
         edges = np.arange(len(values) + 1) - 0.5
@@ -62,7 +68,7 @@ def bars(axes: Axes, values: NDArray[Any], names: list[str], colour: str, base: 
     else:
         axes.bar(np.arange(len(values)), values, bottom=base, color=colour, width=0.75)
         upright = len(values) > 8 or max(map(len, names)) > 12
-        shown = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names]
-        axes.set_xticks(np.arange(len(values)), shown, rotation=90 if upright else 0)
+        short = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names]
+        axes.set_xticks(np.arange(len(values)), short, rotation=90 if upright else 0)
         axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.7, len(values) - 0.3)

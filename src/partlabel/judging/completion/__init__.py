@@ -31,6 +31,7 @@ __all__ = [
     "check_precision",
     "complete_run",
     "files_of",
+    "find_suspects",
 ]
 
 _LITTLE = 0.5  # share of the unknown labels: if less is filled in, alternatives are named
@@ -88,7 +89,7 @@ def complete_run(
         _full_table(selection.labels, scored, values, logits),
         {value: ((known == 0) & (values == value)).sum(axis=0) for value in (PRESENT, ABSENT)},
         int((known == 0).sum()),
-        [] if reason else _suspects(selection, values, logits, min_precision),
+        [] if reason else find_suspects(selection, values, logits, min_precision),
         assessment,
         [note for note in notes if note],
     )
@@ -130,7 +131,7 @@ def _weaker_guarantees(
             yield f"--min-precision {lower:g}", lower, basis
 
 
-def _suspects(
+def find_suspects(
     selection: Selection, values: NDArray[np.int8], logits: Scores, precision: float
 ) -> list[Suspect]:
     """Known labels that would have been filled in with the other value, or are as unlikely."""

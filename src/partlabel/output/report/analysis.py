@@ -1,7 +1,7 @@
-"""What became of labels that were left unknown: free functions of scores, labels and truth.
+"""Unknown labels compared with the truth: free functions of scores, labels and truth.
 
-Throughout, labels and truth are [n, C] in {-1, 0, 1} and scores [n, C] from 0 to 1. A label is
-annotated if training knew it; an unannotated one is positive or negative if the truth says so.
+Labels and truth are [n, C] in {-1, 0, 1}, scores [n, C] from 0 to 1. A label is annotated if it was
+known to the training. An unannotated label is positive or negative if the truth says so.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Kinds:
-    """Which cells [n, C] are of which kind.
+    """The cells [n, C] of each kind.
 
     Args:
-        annotated: labels that training knew to be present.
-        positives: present, but training did not know.
-        negatives: absent, but training did not know.
+        annotated: present, and known to the training.
+        positives: present, but unknown to the training.
+        negatives: absent, but unknown to the training.
     """
 
     annotated: Mask
@@ -41,13 +41,13 @@ class Kinds:
 
 
 def kinds(labels: NDArray[Any], truth: NDArray[Any]) -> Kinds:
-    """Tell the cells apart; those that training knew to be absent are of no kind."""
+    """The kind of each cell. Cells that the training knew to be absent have no kind."""
     unknown = labels == 0
     return Kinds(labels == PRESENT, unknown & (truth == PRESENT), unknown & (truth == ABSENT))
 
 
 def shares(positives: NDArray[Any], negatives: NDArray[Any]) -> Numbers:
-    """[C] share of positives from how many there are of each [C]; NaN for a class with neither.
+    """[C] share of positives, from the numbers [C] of both; NaN for a class with neither.
 
     >>> shares(np.array([1, 0]), np.array([3, 0])).tolist()
     [0.25, nan]
@@ -64,12 +64,13 @@ def mean_of(values: NDArray[Any], cells: Mask) -> float:
 def distances(scores: NDArray[Any], positives: Mask, negatives: Mask) -> Numbers:
     """[C] Wasserstein distance between the scores of both; NaN for a class without one of them.
 
-    0 means that scores do not tell them apart at all, 1 that they do so without any doubt.
+    0 means that the scores have the same distribution, 1 that all positives have a score of 1 and
+    all negatives a score of 0 (or the reverse).
     """
-    found = np.full(scores.shape[1], np.nan)
+    result = np.full(scores.shape[1], np.nan)
     for j in np.flatnonzero(positives.any(axis=0) & negatives.any(axis=0)):
-        found[j] = wasserstein_distance(scores[positives[:, j], j], scores[negatives[:, j], j])
-    return found
+        result[j] = wasserstein_distance(scores[positives[:, j], j], scores[negatives[:, j], j])
+    return result
 
 
 def most_common(positives: Mask, negatives: Mask, most: int) -> list[int]:
@@ -77,3 +78,12 @@ def most_common(positives: Mask, negatives: Mask, most: int) -> list[int]:
     numbers = np.where(negatives.any(axis=0), positives.sum(axis=0), 0)
     order = np.argsort(-numbers, kind="stable")[:most]
     return [int(j) for j in order if numbers[j]]
+
+
+def best_first(values: Numbers) -> list[int]:
+    """Classes in the order of their values [C], the highest first, without those that are NaN.
+
+    >>> best_first(np.array([0.1, np.nan, 0.3]))
+    [2, 0]
+    """
+    return [int(j) for j in np.argsort(-values, kind="stable") if not np.isnan(values[j])]

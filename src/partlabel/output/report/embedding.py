@@ -1,81 +1,109 @@
-"""The embeddings of labels, before and after they were compared with each other."""
+"""The embeddings of labels, before and after the stage that compares them."""
 
 import numpy as np
 from matplotlib import colormaps
 from numpy.typing import NDArray
 
 from partlabel.base.errors import count
-from partlabel.labels import PRESENT
+from partlabel.labels import PRESENT, LabelTable
 from partlabel.models.heads import LabelDecoder
 from partlabel.output.drawing import panels, styled, svg
-from partlabel.output.report.looking import over_maps
-from partlabel.output.report.parts import Part
+from partlabel.output.report.heat_map_strips import apply_to_maps
 from partlabel.output.report.sample import Sample
+from partlabel.output.report.section import Section, decimal
+from partlabel.training.run import Run
 
 _IMAGES, _CLASSES = 500, 8
 
 Points = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 def flatten(points: Points) -> Points:
-    """[n, d] to [n, 2]: the two directions in which they differ most."""
+    """The first two principal components [n, 2] of points [n, d]."""
     centred = points - points.mean(axis=0)
-    _, _, ways = np.linalg.svd(centred, full_matrices=False)
-    flat = centred @ ways[:2].T
+    _, _, components = np.linalg.svd(centred, full_matrices=False)
+    flat = centred @ components[:2].T
     return np.asarray(np.pad(flat, ((0, 0), (0, 2 - flat.shape[1]))))
 
 
-def cohesion(points: Points, classes: NDArray[np.int64]) -> tuple[float, float]:
-    """Mean cosine between points of the same class, and of different ones; NaN of no pair."""
+def cohesion(points: Points, classes: Indices) -> tuple[float, float]:
+    """Mean cosine of pairs of the same class and of different classes; NaN without such a pair.
+
+    Args:
+        points: [n, d]
+        classes: [n] the class of each point.
+    """
     unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
-    similar, same = unit @ unit.T, classes[:, None] == classes
+    cosine, same = unit @ unit.T, classes[:, None] == classes
     others = same & ~np.eye(len(classes), dtype=bool)
-    means = [similar[here].mean() if here.any() else np.nan for here in (others, ~same)]
+    means = [cosine[pairs].mean() if pairs.any() else np.nan for pairs in (others, ~same)]
     return float(means[0]), float(means[1])
 
 
-def label_embeddings(sample: Sample) -> list[Part]:
-    """A point for each present label of validation images, if the head embeds labels."""
+def label_embeddings(sample: Sample) -> list[Section]:
+    """One point per present label of validation images, if the head embeds labels."""
     run = sample.ours.run
-    model = run.classifier()
-    head = model.head
-    if not isinstance(head, LabelDecoder) or not run.stage_weights(1):
+    if not run.stage_weights(1):
         return []
-    first = len(sample.shown) - len(sample.val_labels)
-    rows = np.flatnonzero((sample.val_labels == PRESENT).any(axis=1))[:_IMAGES]
-    image, column = np.nonzero(sample.val_labels[rows] == PRESENT)
-    shown = np.argsort(-np.bincount(column, minlength=len(sample.classes)), kind="stable")
-    kept = np.isin(column, shown[:_CLASSES])
-    image, column = image[kept], column[kept].astype(np.int64)
+    rows, image, column = _frequent_labels(sample.val_labels)
     if len(image) < 3:
         return []
-    table = sample.shown.subset(first + rows)
+    clouds = {
+        name: points[image, column].astype(np.float64)
+        for name, points in _embeddings(run, sample.val.subset(rows)).items()
+    }
+    if not clouds:
+        return []
+    classes = count(len(np.unique(column)), "class", "classes")
+    caption = (
+        f"Each point is a label that is present in a validation image, of the {classes} with the "
+        "most of them. Shown are the first two principal components of the embeddings. Points of "
+        "one class should be close together, and far from those of other classes."
+    )
+    cosines = [
+        f"{name} {decimal(same, 2)} within a class and {decimal(other, 2)} between classes"
+        for name, (same, other) in ((n, cohesion(c, column)) for n, c in clouds.items())
+        if not np.isnan([same, other]).any()
+    ]
+    if cosines:
+        caption += f" The mean cosine of two embeddings is {', '.join(cosines)}."
+    figure = _draw_clouds(clouds, column, sample.classes)
+    return [Section("Embeddings of labels", caption, figure)]
+
+
+def _frequent_labels(labels: NDArray[np.int8]) -> tuple[Indices, Indices, Indices]:
+    """Present labels [p] of the most frequent classes, as images and columns, and the images' rows.
+
+    Args:
+        labels: [m, C] of validation images.
+    """
+    rows = np.flatnonzero((labels == PRESENT).any(axis=1))[:_IMAGES]
+    image, column = np.nonzero(labels[rows] == PRESENT)
+    frequent = np.argsort(-np.bincount(column, minlength=labels.shape[1]), kind="stable")
+    kept = np.isin(column, frequent[:_CLASSES])
+    return rows, image[kept], column[kept].astype(np.int64)
+
+
+def _embeddings(run: Run, table: LabelTable) -> dict[str, NDArray[np.float32]]:
+    """Embeddings [n, C, d] of all labels of some images, at two moments of the training."""
+    model = run.classifier()
+    head = model.head
+    if not isinstance(head, LabelDecoder):
+        return {}
     moments = {
         "before the second stage": run.stage_weights(1),
         "at the end of the training": run.last_state()["model"],
     }
-    clouds = {}
+    embeddings = {}
     for name, weights in moments.items():
         model.load_state_dict(weights, strict=False)
-        parts = [found.numpy() for _, found in over_maps(run, model, table, head.embed)]
-        clouds[name] = np.concatenate(parts)[image, column].astype(np.float64)
-    said = [
-        f"{name} {same:.2f} within a class and {other:.2f} between classes"
-        for name, (same, other) in ((n, cohesion(c, column)) for n, c in clouds.items())
-        if not np.isnan([same, other]).any()
-    ]
-    classes = count(len(np.unique(column)), "class", "classes")
-    caption = (
-        f"A point is a label that is present in a validation image, of {classes} (the commonest), "
-        "along the two directions in which their embeddings differ most."
-    )
-    if said:
-        caption += f" The mean cosine of two embeddings is {', '.join(said)}."
-    figure = _drawn(clouds, column, sample.classes)
-    return [Part("Embeddings of labels", caption, figure)]
+        parts = [part.numpy() for _, part in apply_to_maps(run, model, table, head.embed)]
+        embeddings[name] = np.concatenate(parts)
+    return embeddings
 
 
-def _drawn(clouds: dict[str, Points], column: NDArray[np.int64], classes: list[str]) -> str:
+def _draw_clouds(clouds: dict[str, Points], column: Indices, classes: list[str]) -> str:
     colours = colormaps["tab10"]
     with styled():
         figure, grid = panels(1, len(clouds), 4.2 * len(clouds), 3.4)

@@ -38,7 +38,7 @@ class Landscape:
 
     @property
     def at_weights(self) -> float:
-        """The loss where the weights are."""
+        """The loss at the weights themselves."""
         return float(self.line[len(self.line) // 2])
 
 
@@ -47,72 +47,73 @@ def steps(number: int) -> Numbers:
     return np.linspace(-1.0, 1.0, number)
 
 
-def directions(model: nn.Module, seed: int) -> Direction:
-    """A random direction for all weights that train, filter by filter as long as they are [1].
+def random_direction(model: nn.Module, seed: int) -> Direction:
+    """A random direction for all weights that train, with the norm of each of their filters [1].
 
     Args:
-        model: its weights decide how long the direction is; its names, and the seed, where to.
+        model: the norms of its weights decide how far the direction goes.
+        seed: decides the direction, together with the names of the weights.
 
     Returns:
-        A Gaussian for each parameter, each of its filters (rows) scaled to the norm of the
-        parameter's own; zero for parameters of one dimension, such as biases and norms.
+        A Gaussian per parameter, each of its filters (rows) scaled to the norm of the same filter
+        of the parameter; zero for parameters of one dimension, such as biases and norms.
     """
-    found = {}
+    direction = {}
     for name, weight in model.named_parameters():
         if weight.requires_grad:
             generator = torch.Generator().manual_seed(key("landscape", seed, name))
-            drawn = torch.randn(weight.shape, generator=generator).to(weight)
-            found[name] = _as_long_as(drawn, weight.detach())
-    return found
+            gaussian = torch.randn(weight.shape, generator=generator).to(weight)
+            direction[name] = _with_norms_of(gaussian, weight.detach())
+    return direction
 
 
-def _as_long_as(drawn: Tensor, weight: Tensor) -> Tensor:
+def _with_norms_of(gaussian: Tensor, weight: Tensor) -> Tensor:
     if weight.ndim < 2:
         return torch.zeros_like(weight)
-    across = tuple(range(1, weight.ndim))
-    wanted = torch.linalg.vector_norm(weight, dim=across, keepdim=True)
-    found = torch.linalg.vector_norm(drawn, dim=across, keepdim=True)
-    scaled: Tensor = drawn * (wanted / found.clamp_min(1e-12))
+    dims = tuple(range(1, weight.ndim))
+    wanted = torch.linalg.vector_norm(weight, dim=dims, keepdim=True)
+    actual = torch.linalg.vector_norm(gaussian, dim=dims, keepdim=True)
+    scaled: Tensor = gaussian * (wanted / actual.clamp_min(1e-12))
     return scaled
 
 
-def along(
+def costs_at(
     model: nn.Module,
     cost: Callable[[], float],
-    ways: Sequence[Direction],
+    directions: Sequence[Direction],
     points: Numbers,
-    tell: Callable[[], object] = lambda: None,
+    on_point: Callable[[], object] = lambda: None,
 ) -> Numbers:
-    """What ``cost`` says when the weights are moved; afterwards they are what they were.
+    """Costs with the weights moved to these points. Afterwards the weights are as before.
 
     Args:
-        cost: looks at the model.
-        ways: k directions.
-        points: [n, k] how far to go along each.
-        tell: is called after each point.
+        cost: computes the cost of the model.
+        directions: k directions.
+        points: [n, k] how far to go along each direction.
+        on_point: called after each point.
 
     Returns:
-        [n] the costs, NaN where one is no number.
+        [n] costs; NaN where a cost is not finite.
     """
-    weights = {n: w for n, w in model.named_parameters() if any(n in way for way in ways)}
-    kept = {name: weight.detach().clone() for name, weight in weights.items()}
-    found = np.empty(len(points))
+    weights = {n: w for n, w in model.named_parameters() if any(n in d for d in directions)}
+    originals = {name: weight.detach().clone() for name, weight in weights.items()}
+    costs = np.empty(len(points))
     with torch.no_grad():
         try:
-            for place, point in enumerate(points):
+            for number, point in enumerate(points):
                 for name, weight in weights.items():
-                    moves = [float(x) * w[name] for x, w in zip(point, ways, strict=True)]
-                    weight.copy_(kept[name] + torch.stack(moves).sum(dim=0))
-                found[place] = cost()
-                tell()
+                    moves = [float(x) * d[name] for x, d in zip(point, directions, strict=True)]
+                    weight.copy_(originals[name] + torch.stack(moves).sum(dim=0))
+                costs[number] = cost()
+                on_point()
         finally:
             for name, weight in weights.items():
-                weight.copy_(kept[name])
-    return np.where(np.isfinite(found), found, np.nan)
+                weight.copy_(originals[name])
+    return np.where(np.isfinite(costs), costs, np.nan)
 
 
 def training_cost(model: Classifier, method: Method, batches: Sequence[Batch]) -> float:
-    """The mean of the method's own loss over batches; asked again, it says the same."""
+    """The mean of the method's own loss over batches. Repeated calls give the same result."""
     buffers = {name: value.clone() for name, value in method.named_buffers()}
     total, images = 0.0, 0
     with torch.no_grad(), torch.random.fork_rng():
@@ -120,28 +121,34 @@ def training_cost(model: Classifier, method: Method, batches: Sequence[Batch]) -
             seed_generator(key("landscape", number))
             total += float(method.loss(model, batch)["loss"]) * len(batch)
             images += len(batch)
-        for name, value in method.named_buffers():  # a queue may have moved on
+        for name, value in method.named_buffers():  # the loss may have changed them
             value.copy_(buffers[name])
     return total / max(images, 1)
 
 
 def survey(run: Run, name: str) -> Landscape:
-    """Look around the weights with which a run ended, with its method as it was then."""
+    """The loss around the weights at the end of a training, with the method in its final state.
+
+    Args:
+        run: a finished run.
+        name: its name, for the progress bar.
+    """
     model, method = run.classifier(), run.method()
-    # not the kept weights: these two belong together, and a training ends in a minimum or nowhere
+    # not the weights of the epoch that was kept: the method's state belongs to the last step, and
+    # only the end of a training is near a minimum
     model.load_state_dict(run.last_state()["model"], strict=False)
     stages = method.stages(run.settings.epochs, run.settings.patience)
     if isinstance(method, FollowsStages):
         method.begin_stage(len(stages) - 1, model)
     model.eval()
     batches = _batches(run, model, method)
-    ways = [directions(model, seed) for seed in (0, 1)]
+    directions = [random_direction(model, seed) for seed in (0, 1)]
     line = steps(_LINE)[:, None]
     square = np.stack(np.meshgrid(steps(_SIDE), steps(_SIDE), indexing="ij"), axis=-1)
     done, total = 0, len(line) + _SIDE**2
     with progress(f"loss around {name}") as bar:
 
-        def tell() -> None:
+        def advance() -> None:
             nonlocal done
             done += 1
             bar(done, total)
@@ -149,26 +156,26 @@ def survey(run: Run, name: str) -> Landscape:
         def cost() -> float:
             return training_cost(model, method, batches)
 
-        on_line = along(model, cost, ways[:1], line, tell)
-        on_square = along(model, cost, ways, square.reshape(-1, 2), tell)
+        on_line = costs_at(model, cost, directions[:1], line, advance)
+        on_square = costs_at(model, cost, directions, square.reshape(-1, 2), advance)
     return Landscape(on_line, on_square.reshape(_SIDE, _SIDE))
 
 
 def _batches(run: Run, model: Classifier, method: Method) -> list[Batch]:
-    """Clean training pictures under the names of all views, the model as its own teacher."""
+    """Clean training images in place of all views, with the model as its own teacher."""
     training = run.selection.training
     rows = draw(training, _IMAGES)
-    part = training.subset(rows)
-    paths = locate_all(part, run.images)
-    inputs = make_inputs(model, part, paths, run.settings, run.execution, lambda message: None)
-    parts = in_batches(np.arange(len(part)), run.settings.batch)
+    table = training.subset(rows)
+    paths = locate_all(table, run.images)
+    inputs = make_inputs(model, table, paths, run.settings, run.execution, lambda message: None)
+    parts = in_batches(np.arange(len(table)), run.settings.batch)
     return [
         Batch(
-            torch.from_numpy(rows[found.rows]),
-            torch.from_numpy(part.dense(found.rows)).float(),
-            dict.fromkeys(method.views, found.views["clean"]),
+            torch.from_numpy(rows[part.rows]),
+            torch.from_numpy(table.dense(part.rows)).float(),
+            dict.fromkeys(method.views, part.views["clean"]),
             model,
         )
-        for found in inputs.batches(parts, ("clean",), 0, run.execution.workers)
-        if len(found.rows)
+        for part in inputs.batches(parts, ("clean",), 0, run.execution.workers)
+        if len(part.rows)
     ]

@@ -1,0 +1,69 @@
+"""Known labels that look wrong, with their images."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partlabel.base.errors import count
+from partlabel.judging.completion import Assessment, find_suspects
+from partlabel.labels import PRESENT
+from partlabel.output.report.sample import Sample
+from partlabel.output.report.section import percent
+from partlabel.output.report.thumbnails import thumbnails
+
+_MOST = 24
+
+
+class Tile(NamedTuple):
+    """A suspect: the name and the data address of its image, its label, and lines below it."""
+
+    name: str
+    image: str
+    kind: str
+    label: str
+    about: list[str]
+
+
+def suspect_tiles(sample: Sample, assessment: Assessment) -> tuple[list[Tile], str]:
+    """The least likely known labels of the scored images, and a caption.
+
+    There are none without reserved images: ``complete`` does not list any then.
+    """
+    if not len(sample.scored.reserved):
+        return [], ""
+    scores = np.concatenate([sample.ours.train, sample.ours.val, sample.ours.reserved])
+    logits = assessment.calibration.logits(scores)
+    values = assessment.guarantees.decide(logits)
+    unlikely = find_suspects(sample.scored, values, logits, assessment.precision)
+    some = unlikely[:_MOST]
+    images = thumbnails(sample.ours.run, [suspect.image for suspect in some])
+    tiles = [
+        Tile(
+            suspect.image,
+            image,
+            *(
+                ("known", f"● {suspect.name}: present")
+                if suspect.value == PRESENT
+                else ("absent", f"○ {suspect.name}: absent")
+            ),
+            [
+                f"score {percent(suspect.score)}%",
+                "trained on" if suspect.trained else "not trained on",
+            ],
+        )
+        for suspect, image in zip(some, images, strict=True)
+    ]
+    return tiles, _caption(assessment.precision, len(unlikely), len(some), len(scores))
+
+
+def _caption(precision: float, total: int, number: int, images: int) -> str:
+    which = f"the {number} least likely of {total:,}" if total > number else f"all {total:,}"
+    likelihood = f"{100 * min(1 - precision, 0.5):.3g}%"
+    return (
+        "Known labels that contradict the model: `complete` would fill in the opposite, or the "
+        f"probability of the label is below {likelihood}. Compare them with the image: either the "
+        "label is wrong, or the model is. The score is the calibrated probability that the class "
+        "is present. A label that the model was trained on and still contradicts deserves more "
+        f"attention. Shown are {which}, from the {count(images, 'image')} scored for this report. "
+        "`complete` lists those of all images in its file of suspects."
+    )

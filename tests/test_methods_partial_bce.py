@@ -80,7 +80,7 @@ class TestEnsemble(MethodConformance):
         def stop(self: Curriculum, number: int) -> None:
             raise KeyError("stop")
 
-        monkeypatch.setattr(Curriculum, "complete", stop)
+        monkeypatch.setattr(Curriculum, "end_round", stop)
         with pytest.raises(KeyError, match="stop"):
             self.train(scene, tmp_path / "run", seed=3)
         run = Run(tmp_path / "run")

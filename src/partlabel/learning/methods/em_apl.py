@@ -79,7 +79,7 @@ class EmApl(EntropyMaximization, HasArtifacts):
         if epoch < self.warmup:
             return told
         number = epoch - self.warmup + 1
-        this = self.pseudo.begin(number)
+        this = self.pseudo.begin_round(number)
         for rows, logits in predict():
             this.score(rows, torch.sigmoid(logits).cpu().numpy())
         given = this.give(
@@ -87,7 +87,7 @@ class EmApl(EntropyMaximization, HasArtifacts):
             quota(self.unknown, self.theta_positive, number, self.rounds),
             (0.0, 1.0) if self.hard else None,
         )
-        self.pseudo.complete(number)
+        self.pseudo.end_round(number)
         return told | {"pseudo_labels": float(given)}
 
     def figures(self) -> dict[str, Figure]:

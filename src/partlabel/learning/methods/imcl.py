@@ -186,7 +186,7 @@ class InteractiveLearning(FollowsStages, UsesSide, HasArtifacts):
 
     def _describe(self, maps: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Rows [B], completed labels [B, C] and features [B, D]."""
-        labels = losses.complete(logits, batch.labels, self.negative_scale)
+        labels = losses.completed_labels(logits, batch.labels, self.negative_scale)
         features = maps.mean(dim=(2, 3)).to(labels.dtype)
         features = normalize(features) if self.unit else features
         return {"rows": batch.rows, "labels": labels, "features": features}

@@ -95,13 +95,13 @@ class Curriculum(PseudoLabels):
         if epoch + 1 not in self.epochs:
             return {}
         number = self.epochs.index(epoch + 1) + 1
-        this, given = self.begin(number), 0
+        this, given = self.begin_round(number), 0
         for rows, said in self._ask(predict):
             if np.isnan(said).any():
                 raise JobError("scores of training images became NaN; a smaller --lr usually helps")
             given += this.mark(rows, self._decide(said, this.open_cells(rows)))
         this.end()
-        self.complete(number)
+        self.end_round(number)
         self.given.fill_(given if self.redecide else int(self.given) + given)
         if number == len(self.epochs) and not int(self.given) and self.task.labels.known < 1:
             warnings.warn(

@@ -41,11 +41,11 @@ class PseudoLabels(nn.Module):
         """The labels of a completed round; they must be there."""
         return self._open(number, new=False)
 
-    def begin(self, number: int) -> Round:
+    def begin_round(self, number: int) -> Round:
         """Begin a round, counted from 1."""
         return Round(self._open(number, new=number == 1 or self.redecide), number)
 
-    def complete(self, number: int) -> None:
+    def end_round(self, number: int) -> None:
         """End a round: its labels count from now on.
 
         The trainer saves before a round, so a stop now goes back to the round before at most.

@@ -131,7 +131,7 @@ def test_ablations_change_what_is_given() -> None:
         method = EmApl(warmup=0, **options)  # type: ignore[arg-type]
         method.prepare(Task(labels, labels, epochs=1))
         method.before_epoch(0, pairs(scores))
-        found, soft = method.pseudo.recall(1).read(np.arange(4), 1)
+        found, soft = method.pseudo.memory_of(1).read(np.arange(4), 1)
         assert found[:, 0].tolist() == signs
         assert soft[found != 0] == pytest.approx(values)
 

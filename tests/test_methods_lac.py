@@ -164,7 +164,7 @@ def test_small_batches_believe_as_many_as_large_ones() -> None:
     method = LabelAwareConsistency(width=8, expected=1.5)
     method.prepare(task(np.eye(5, dtype=int) - np.eye(5, k=1, dtype=int)))
     labels, logits = torch.zeros(2, 5), torch.randn(2, 5)
-    found = [int(method._believe(logits, labels, 0.9).sum()) for _ in range(50)]
+    found = [int(method._estimate(logits, labels, 0.9).sum()) for _ in range(50)]
     assert sum(found) == pytest.approx(0.1 * 0.5 * 2 * 50, abs=1)
     assert set(found) == {0, 1}
 
@@ -328,9 +328,9 @@ def test_a_diary_of_another_run_is_refused(tmp_path: Path) -> None:
     diary = Diary()
     labels = LabelTable([f"{i}" for i in range(5)], ["a", "b"], np.zeros((5, 2), dtype=np.int8))
     diary.prepare(Task(labels, labels, 2, tmp_path))
-    diary.note(torch.tensor([4, 2]), torch.tensor([[False, True], [True, False]]))
-    diary.turn(1)
-    diary.note(torch.tensor([1]), torch.tensor([[True, True]]))
+    diary.add(torch.tensor([4, 2]), torch.tensor([[False, True], [True, False]]))
+    diary.begin_epoch(1)
+    diary.add(torch.tensor([1]), torch.tensor([[True, True]]))
     pages = diary.pages(2)
     assert {number: page.tolist() for number, page in pages.items()} == {1: [9, 4], 2: [2, 3]}
     diary.cells = 9

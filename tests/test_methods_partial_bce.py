@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logit
 
-from conformance import CLASSES, SIZE, MethodConformance, same_memory
+from conformance import CLASSES, SIZE, MethodConformance, assert_same_memory
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
 from partlabel.images.batches import Batch
 from partlabel.judging.pseudo_label_rates import judge, read_tally
@@ -155,7 +155,7 @@ def test_killed_between_rounds(
             record.pop("images_per_second")
     assert same(*states)
     name = "memory-3" if options.get("redecide") else "memory"
-    same_memory(*(LabelMemory.open(run.folder / name) for run in (whole, cut)))
+    assert_same_memory(*(LabelMemory.open(run.folder / name) for run in (whole, cut)))
     assert not (cut.folder / "memory-1").exists()
 
 

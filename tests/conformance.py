@@ -148,7 +148,7 @@ class MethodConformance:
     def test_trains_with_lbfgs_or_raises_an_error(
         self, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The cost with weight decay does not increase, unless pseudo-labels change it."""
+        """The cost with weight decay does not increase while it is the same function."""
         tiny = {k: v for k, v in self.tiny.items() if k not in ("batch", "clip", "ema")}
         settings: dict[str, Any] = {
             **tiny,
@@ -176,8 +176,11 @@ class MethodConformance:
         monkeypatch.setattr(Steps, "take", take_and_record)
         run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **settings)
         assert run.record.finished
-        first, second = costs
-        assert second < first + 1e-6 or issubclass(METHODS[self.name], HasArtifacts)
+        stages = {line["stage"] for line in run.history()}
+        changes = len(stages) > 1 or issubclass(METHODS[self.name], HasArtifacts)  # pseudo-labels
+        if not changes:
+            first, second = costs
+            assert second < first + 1e-6
 
     def test_every_figure_of_the_log_is_declared(self, scene: Path, tmp_path: Path) -> None:
         run = self.train(scene, tmp_path / "run")

@@ -123,9 +123,8 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
         elif base == "em-apl":
             self.base = EmApl(alpha, beta, warmup=warmup)
         self.expected, self.width, self.dropout = expected, width, dropout
-        self.register_buffer(
-            "owed", torch.zeros(())
-        )  # fraction of a label that is left for the next batch
+        # the fraction of a label that is left for the next batch
+        self.register_buffer("owed", torch.zeros(()))
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
         self.stage = 0
         if not lambda_plc and not lambda_lac:

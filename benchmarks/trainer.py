@@ -19,7 +19,8 @@ from partlabel.models.features import cached_maps
 from partlabel.models.prediction import InputSource
 from partlabel.training.arguments import make_settings
 from partlabel.training.build import make_head
-from partlabel.training.trainer import Examples, Trainer
+from partlabel.training.examples import Examples
+from partlabel.training.trainer import Trainer
 
 IMAGES, SIZE, BATCH, ROUNDS = 640, 96, 32, 5
 

@@ -8,7 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel, each on 
 import pytest
 from hypothesis import settings
 
-from partlabel.base import torchvision_shim  # noqa: F401  # before any module imports timm
+from partlabel.base import torchvision_shim  # noqa: F401  # must come before any import of timm
 
 settings.register_profile("partlabel", deadline=None)  # a slow machine must not fail a test
 settings.load_profile("partlabel")

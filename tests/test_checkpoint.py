@@ -1,4 +1,4 @@
-"""States on disk: what is saved comes back, bit for bit and laid out as fresh tensors are."""
+"""Checkpoints on disk: a loaded state equals the saved one, bit for bit and with its alignment."""
 
 from pathlib import Path
 
@@ -8,14 +8,17 @@ import torch
 from partlabel.base.errors import FileError
 from partlabel.training.checkpoint import load_state, same, save_state
 
-ALIGNMENT = 64  # bytes, of what torch allocates on a CPU
+ALIGNMENT = 64  # bytes; torch aligns tensors on a CPU to this
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("offset", [1, 3, 5, 7])
-def test_tensors_come_back_aligned_as_allocated_ones(tmp_path: Path, offset: int) -> None:
-    """Kernels may sum in another order at another alignment, so this is part of exact resume."""
-    names = {f"{'x' * offset}{number}": torch.randn(17 * number + offset) for number in range(1, 6)}
-    state = {"tensors": names, "bytes": torch.arange(offset, dtype=torch.int8)}
+def test_loaded_tensors_are_aligned(tmp_path: Path, offset: int) -> None:
+    """Kernels may sum in another order at another alignment, so exact resume needs this."""
+    weights = {
+        f"{'x' * offset}{number}": torch.randn(17 * number + offset) for number in range(1, 6)
+    }
+    state = {"tensors": weights, "bytes": torch.arange(offset, dtype=torch.int8)}
     save_state(tmp_path / "state.safetensors", state)
     loaded = load_state(tmp_path / "state.safetensors")
     assert same(loaded, state)

@@ -126,6 +126,7 @@ def test_views_depend_only_on_their_counter(view: str) -> None:
     assert all(pixels.dtype == torch.uint8 for pixels in first)
 
 
+@pytest.mark.exact
 def test_batches_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     paths = []
     for number in range(10):

@@ -1,4 +1,4 @@
-"""Methods that take unknown labels for absent."""
+"""Methods that count unknown labels as absent."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ class TestDownWeighted(MethodConformance):
 class TestWeakAssumeNegative(MethodConformance):
     name = "wan"
 
-    def test_unknown_labels_together_weigh_as_one(self) -> None:
+    def test_unknown_labels_have_weight_1_over_c_minus_1(self) -> None:
         costs = {}
         for labels in ([0, 0, 0, 0, 0], [-1, -1, -1, -1, -1]):
             costs[labels[0]], _ = self.cost([labels] * 3)
@@ -43,11 +43,11 @@ class TestWeightNorm2(MethodConformance):
 
 
 @pytest.mark.parametrize(("name", "power"), [("l1r", 1), ("l2r", 2)])
-def test_norms_are_of_trained_weights(name: str, power: int) -> None:
+def test_the_penalty_is_on_trained_weights(name: str, power: int) -> None:
     method = METHODS[name](weight=0.5)
     model = tiny_model(method, 3)
-    pictures = torch.zeros((2, 3, 64, 64), dtype=torch.uint8)
-    batch = Batch(torch.arange(2), torch.zeros(2, 3), {"weak": pictures})
+    images = torch.zeros((2, 3, 64, 64), dtype=torch.uint8)
+    batch = Batch(torch.arange(2), torch.zeros(2, 3), {"weak": images})
     model.backbone.requires_grad_(False)
     assert isinstance(model.head, Linear)
     weight = model.head.classifier.weight.detach().numpy()

@@ -1,4 +1,4 @@
-"""The baseline on known labels."""
+"""bce: conformance, and the warning if only present labels are known."""
 
 import pytest
 
@@ -19,7 +19,7 @@ class TestBcePerBatchWithTeacher(MethodConformance):
     options = {"normalize": "batch"}  # noqa: RUF012
 
 
-def test_positives_alone_are_warned_of() -> None:
+def test_a_warning_if_only_present_labels_are_known() -> None:
     labels = LabelTable(["a"], ["x", "y"], [[1, 0]])
     with pytest.warns(PartlabelWarning, match="absent"):
         Bce().prepare(Task(labels, labels, 1))

@@ -1,4 +1,4 @@
-"""Methods that imcl is compared with: lsep, wsabie, fast0tag, latent-noise and cnn-rnn."""
+"""The methods that imcl is compared with: lsep, wsabie, fast0tag, latent-noise and cnn-rnn."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ def task(labels: Any = LABELS) -> Task:
     return Task(table, table, epochs=4)
 
 
-def ready(method: Method, stage: int = 0) -> tuple[Classifier, Batch]:
+def set_up(method: Method, stage: int = 0) -> tuple[Classifier, Batch]:
+    """A model and a batch for a method that is at the beginning of a stage."""
     torch.manual_seed(0)
     method.prepare(task())
     model = Classifier(torch.nn.Identity(), make_head(method, 4, 3), ["c0", "c1", "c2"])  # type: ignore[arg-type]
@@ -62,12 +63,12 @@ def ready(method: Method, stage: int = 0) -> tuple[Classifier, Batch]:
     return model, Batch(torch.arange(5), torch.from_numpy(LABELS).float(), {"weak": maps})
 
 
-def test_lsep_begins_with_cross_entropy() -> None:
+def test_lsep_starts_with_cross_entropy() -> None:
     from partlabel.learning import losses
 
     method = Lsep()
     for stage, loss in ((0, losses.batch_bce), (1, losses.lsep)):
-        model, batch = ready(method, stage)
+        model, batch = set_up(method, stage)
         expected = loss(model(batch.views["weak"]), batch.labels)
         assert torch.equal(method.loss(model, batch)["loss"], expected)
     assert [stage.epochs for stage in method.stages(5, None)] == [3, 2]
@@ -75,12 +76,12 @@ def test_lsep_begins_with_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize("name", ["lsep", "wsabie", "fast0tag"])
-def test_without_absent_labels_there_is_nothing_to_rank(name: str) -> None:
-    with pytest.warns(PartlabelWarning, match=f"{name} has nothing to put present labels before"):
+def test_a_warning_if_no_label_is_known_to_be_absent(name: str) -> None:
+    with pytest.warns(PartlabelWarning, match=f"{name} has nothing to rank present labels above"):
         METHODS[name]().prepare(task(np.array([[1, 0], [0, 1]])))
 
 
-def test_vectors_of_labels_that_come_together() -> None:
+def test_vectors_from_cooccurrence() -> None:
     labels = np.random.default_rng(0).integers(-1, 2, (40, 6))
     labels[:, 5] = -1  # never present
     table = task(labels).labels
@@ -91,23 +92,23 @@ def test_vectors_of_labels_that_come_together() -> None:
     assert full.shape == (6, 8)
     np.testing.assert_allclose(full @ full.T, joint, atol=1e-5)
     few = label_vectors(table, 3)
-    values, ways = np.linalg.eigh(joint)
-    best = (ways[:, -3:] * values[-3:]) @ ways[:, -3:].T
+    values, vectors = np.linalg.eigh(joint)
+    best = (vectors[:, -3:] * values[-3:]) @ vectors[:, -3:].T
     np.testing.assert_allclose(few @ few.T, best, atol=1e-5)
     np.testing.assert_array_equal(few, label_vectors(table, 3))
-    alone = task(2 * np.eye(60, dtype=int) - 1).labels  # no class comes with another
+    alone = task(2 * np.eye(60, dtype=int) - 1).labels  # no two classes occur together
     np.testing.assert_array_equal(label_vectors(alone, 50), label_vectors(alone, 50))
 
 
 def test_vectors_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "vectors.csv"
     path.write_text("class,x,y\nc1,0,2\nc2,3,4\nc0,1,0\nother,9,9\n")
-    model, _ = ready(Wsabie(2, str(path)))
+    model, _ = set_up(Wsabie(2, str(path)))
     assert isinstance(model.head, LabelVectors)
-    found = model.head.vectors.detach()
-    np.testing.assert_allclose(found, np.array([[1, 0], [0, 1], [0.6, 0.8]]), rtol=1e-6)
-    with pytest.raises(InputError, match="set width to that"):
-        ready(Wsabie(3, str(path)))
+    vectors = model.head.vectors.detach()
+    np.testing.assert_allclose(vectors, np.array([[1, 0], [0, 1], [0.6, 0.8]]), rtol=1e-6)
+    with pytest.raises(InputError, match="have 2 numbers, not 3; set --set width=2"):
+        set_up(Wsabie(3, str(path)))
     for text, message in {
         "class,x\nc0,1\nc0,2\n": "a second vector for 'c0'",
         "class,x\nc0,nan\n": "expected a number, found 'nan'",
@@ -119,29 +120,29 @@ def test_vectors_from_a_file(tmp_path: Path) -> None:
     }.items():
         path.write_text(text)
         with pytest.raises(FileError, match=message):
-            ready(Wsabie(1, str(path)))
+            set_up(Wsabie(1, str(path)))
 
 
-def test_wsabie_learns_the_vectors_and_fast0tag_does_not() -> None:
-    for method, moves in ((Wsabie(4), True), (Fast0Tag(4), False)):
-        model, batch = ready(method)
+def test_wsabie_trains_class_vectors_and_fast0tag_does_not() -> None:
+    for method, is_trained in ((Wsabie(4), True), (Fast0Tag(4), False)):
+        model, batch = set_up(method)
         head = model.head
         assert isinstance(head, LabelVectors)
-        assert head.vectors.requires_grad is moves
+        assert head.vectors.requires_grad is is_trained
         method.loss(model, batch)["loss"].backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             expected = head.embed(batch.views["weak"].mean(dim=(2, 3))) @ head.vectors.T
         torch.testing.assert_close(model(batch.views["weak"]).detach(), expected)
         with torch.no_grad():
             head.vectors.zero_()
-        method.begin_stage(0, model)  # as after a stop: what was learned stays
+        method.begin_stage(0, model)  # as after a resume: trained vectors stay
         assert not bool(head.vectors.any())
 
 
 @pytest.mark.parametrize("unknown", ["ignored", "unmentioned"])
 def test_latent_noise_by_hand(unknown: Any) -> None:
     method = LatentNoise(unknown=unknown)
-    model, batch = ready(method)
+    model, batch = set_up(method)
     head = model.head
     assert isinstance(head, Relevance)
     means = batch.views["weak"].mean(dim=(2, 3))
@@ -160,20 +161,20 @@ def test_latent_noise_by_hand(unknown: Any) -> None:
     np.testing.assert_allclose(scores, v * r, rtol=1e-5)
 
 
-def test_unknown_labels_are_unmentioned_if_nothing_is_known_to_be_absent() -> None:
+def test_unknown_labels_are_unmentioned_if_no_label_is_known_to_be_absent() -> None:
     for labels, ignores in ((LABELS, True), (np.maximum(LABELS, 0), False)):
         method = LatentNoise()
         method.prepare(task(labels))
         assert method.ignores is ignores
 
 
-def test_sentences_tell_common_labels_first() -> None:
+def test_sentences_have_common_labels_first() -> None:
     method = CnnRnn()
     labels = np.array([[1, 1, 1], [-1, 0, 1], [0, 0, 1], [0, 1, 1], [0, 0, 0]])
-    method.prepare(task(labels))  # 2 is the commonest, then 1, then 0; 3 begins and ends
-    words, following = method.sentences(torch.from_numpy(labels))
+    method.prepare(task(labels))  # the order is 2, 1, 0; 3 marks the beginning and the end
+    words, next_words = method.sentences(torch.from_numpy(labels))
     end, none = 3, -1
-    assert following.tolist() == [
+    assert next_words.tolist() == [
         [2, 1, 0, end],
         [2, end, none, none],
         [2, end, none, none],
@@ -186,12 +187,12 @@ def test_sentences_tell_common_labels_first() -> None:
 
 def test_cnn_rnn_by_hand() -> None:
     method = CnnRnn(width=5, hidden=6, steps=3)
-    model, batch = ready(method)
+    model, batch = set_up(method)
     head = model.head
     assert isinstance(head, RecurrentDecoder)
     means = batch.views["weak"].mean(dim=(2, 3))
-    words, following = method.sentences(batch.labels)
-    said = head.tell(batch.views["weak"], words).detach()
+    words, next_words = method.sentences(batch.labels)
+    predicted = head.tell(batch.views["weak"], words).detach()
     total, number = 0.0, 0
     for i in range(5):
         state: Any = None
@@ -199,43 +200,43 @@ def test_cnn_rnn_by_hand() -> None:
             state = head.cell(head.words(words[i : i + 1, t]), state)
             joined = torch.relu(head.from_state(state[0]) + head.from_image(means[i : i + 1]))
             logits = (joined @ head.words.weight.T)[0].detach()
-            torch.testing.assert_close(said[i, t], logits)
-            if following[i, t] >= 0:
-                total -= float(torch.log_softmax(logits, dim=0)[following[i, t]])
+            torch.testing.assert_close(predicted[i, t], logits)
+            if next_words[i, t] >= 0:
+                total -= float(torch.log_softmax(logits, dim=0)[next_words[i, t]])
                 number += 1
     assert float(method.loss(model, batch)["loss"].detach()) == pytest.approx(total / number)
 
 
-def test_a_class_scores_its_best_chance_of_being_told() -> None:
+def test_the_score_of_a_class_is_its_largest_probability() -> None:
     torch.manual_seed(3)
     head = RecurrentDecoder(4, 3, width=5, hidden=6, steps=3)
     with torch.no_grad():
         head.words.weight.mul_(3)
         head.from_image.weight.mul_(4)
     maps = torch.randn(8, 4, 1, 1) * 2
-    found = torch.sigmoid(head(maps)).detach().numpy()
+    scores = torch.sigmoid(head(maps)).detach().numpy()
     lengths = []
     for i in range(8):
         word, best = 3, np.zeros(3)
-        told: list[int] = []
+        used: list[int] = []
         state: Any = None
         for _ in range(3):
             state = head.cell(head.words(torch.tensor([word])), state)
             joined = torch.relu(head.from_state(state[0]) + head.from_image(maps[i, :, 0, 0]))
             logits = (joined @ head.words.weight.T)[0]
-            logits[told] = -torch.inf
-            chance = torch.softmax(logits, dim=0).detach().numpy()
-            best = np.maximum(best, chance[:3])
+            logits[used] = -torch.inf
+            probabilities = torch.softmax(logits, dim=0).detach().numpy()
+            best = np.maximum(best, probabilities[:3])
             word = int(logits.argmax())
             if word == 3:
                 break
-            told.append(word)
-        lengths.append(len(told))
-        np.testing.assert_allclose(found[i], best, rtol=1e-4, atol=1e-5)
+            used.append(word)
+        lengths.append(len(used))
+        np.testing.assert_allclose(scores[i], best, rtol=1e-4, atol=1e-5)
     assert len(set(lengths)) > 1
 
 
-def test_odds_of_a_sure_word_differ() -> None:
+def test_log_odds_of_likely_words_are_accurate() -> None:
     logits = torch.tensor([[50.0, 1.0, 0.0], [60.0, 1.0, 0.0]])
     odds = _log_odds(logits)
     expected = [[50 - np.log(np.e + 1), 1 - 50, -50], [60 - np.log(np.e + 1), 1 - 60, -60]]

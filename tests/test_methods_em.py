@@ -1,4 +1,4 @@
-"""EM, EM + APL, and the opposite of EM."""
+"""EM, EM + APL and entropy minimisation."""
 
 import shutil
 from pathlib import Path
@@ -53,28 +53,28 @@ def table(labels: Any) -> LabelTable:
     ("positives", "known", "alpha"),
     [(1.46, 1.0, 0.2), (2.94, 1.0, 0.1), (1.89, 1.0, 0.1), (31.4, 1.0, 0.01), (1.46, 0.146, 0.01)],
 )
-def test_automatic_alpha_is_about_that_of_the_paper(
+def test_automatic_alpha_is_close_to_that_of_the_paper(
     positives: float, known: float, alpha: float
 ) -> None:
-    """VOC, COCO, NUS-WIDE, CUB; and VOC with a tenth of all labels, where 0.01 is best."""
+    """VOC, COCO, NUS-WIDE, CUB; and VOC with 10% of all labels, where 0.01 is best."""
     rng = np.random.default_rng(0)
     classes, images = 320, 400
     validation = np.where(rng.random((images, classes)) < positives / classes, 1, -1)
     labels = np.zeros((images, classes), dtype=np.int8)
     labels[rng.random(images) < known, 0] = 1
-    found = automatic_alpha(table(labels), table(validation))
-    assert alpha / 3.5 < found < 1.5 * alpha
+    automatic = automatic_alpha(table(labels), table(validation))
+    assert alpha / 3.5 < automatic < 1.5 * alpha
 
 
-def test_automatic_alpha_rests_where_it_says() -> None:
-    """The slope at the logit of pictures that look alike, two of five annotated."""
+def test_automatic_alpha_has_its_minimum_at_a_logit_of_10() -> None:
+    """The gradient for similar images, two of five with a known label."""
     labels, validation = table([[1], [0], [0], [1], [0]]), table([[1], [1]])
     with pytest.raises(InputError, match="alpha"):
-        automatic_alpha(labels, validation)  # nothing is known to be absent
+        automatic_alpha(labels, validation)  # no label is known to be absent
     alpha = automatic_alpha(labels, table([[1, -1], [-1, 1]]))
     slopes = []
-    for rest in (9.9, 10.1):
-        logit = torch.tensor(rest, dtype=torch.float64, requires_grad=True)
+    for value in (9.9, 10.1):
+        logit = torch.tensor(value, dtype=torch.float64, requires_grad=True)
         dense = torch.from_numpy(labels.dense())
         entropy_maximization(logit.expand(5, 1), dense, alpha).backward()  # type: ignore[no-untyped-call]
         assert logit.grad is not None
@@ -82,8 +82,8 @@ def test_automatic_alpha_rests_where_it_says() -> None:
     assert slopes[0] < 0 < slopes[1]
 
 
-def pairs(scores: Any) -> Any:
-    """A ``predict`` that gives these scores in two batches."""
+def predict_with(scores: Any) -> Any:
+    """A ``predict`` function that yields these scores in two batches."""
     logits = torch.logit(torch.tensor(scores, dtype=torch.float64))
 
     def predict(forward: Any = None) -> Any:
@@ -98,13 +98,13 @@ def test_equation_8_by_hand() -> None:
     method = EmApl(alpha=0.5, beta=0.25, theta=2 / 3, warmup=1)
     method.prepare(Task(labels, labels, epochs=2))
     scores = [[0.5, 0.2], [0.3, 0.5], [0.1, 0.6], [0.7, 0.5]]
-    assert method.before_epoch(0, pairs(scores)) == {}  # warm-up
-    # two of three unknown labels of the first class, one of two (rounded) of the second
-    assert method.before_epoch(1, pairs(scores)) == {"pseudo_labels": 3.0}
+    assert method.before_epoch(0, predict_with(scores)) == {}  # warm-up
+    # two of three unknown labels of the first class, one of two (rounded) of the second class
+    assert method.before_epoch(1, predict_with(scores)) == {"pseudo_labels": 3.0}
     logits = torch.tensor([[0.3, -0.2], [1.0, 2.0], [-1.0, 0.5], [0.1, 0.4]], dtype=torch.float64)
     rows = torch.tensor([3, 2, 1, 0])
     dense = torch.from_numpy(labels.dense())[rows].float()
-    found = method.cost(logits, Batch(rows, dense, {}))
+    computed = method.cost(logits, Batch(rows, dense, {}))
 
     def entropy(p: float) -> float:
         return float(-p * np.log(p) - (1 - p) * np.log(1 - p))
@@ -117,10 +117,10 @@ def test_equation_8_by_hand() -> None:
     cost += 0.25 * soft(p[1, 0], 0.1) - 0.5 * entropy(p[1, 1])  # image 2: soft at .1; unknown
     cost += 0.25 * soft(p[2, 0], 0.3) - np.log(1 - p[2, 1])  # image 1: soft at .3; absent
     cost += -np.log(p[3, 0]) + 0.25 * soft(p[3, 1], 0.2)  # image 0: present; soft at .2
-    assert float(found) == pytest.approx(cost / 8, rel=1e-6)
+    assert float(computed) == pytest.approx(cost / 8, rel=1e-6)
 
 
-def test_ablations_change_what_is_given() -> None:
+def test_ablations_give_other_pseudo_labels() -> None:
     labels = table(np.zeros((4, 1)))
     scores = [[0.2], [0.9], [0.4], [0.6]]
     for options, signs, values in (
@@ -130,41 +130,47 @@ def test_ablations_change_what_is_given() -> None:
     ):
         method = EmApl(warmup=0, **options)  # type: ignore[arg-type]
         method.prepare(Task(labels, labels, epochs=1))
-        method.before_epoch(0, pairs(scores))
-        found, soft = method.pseudo.recall(1).read(np.arange(4), 1)
-        assert found[:, 0].tolist() == signs
-        assert soft[found != 0] == pytest.approx(values)
+        method.before_epoch(0, predict_with(scores))
+        given_signs, given_values = method.pseudo.memory_of(1).read(np.arange(4), 1)
+        assert given_signs[:, 0].tolist() == signs
+        assert given_values[given_signs != 0] == pytest.approx(values)
 
 
 def test_no_epoch_for_pseudo_labels_is_an_error(scene: Path, tmp_path: Path) -> None:
-    """And the corrected call can use the same folder."""
-    call = {"method": "em-apl", **MethodConformance.tiny}
+    """The corrected call can then use the same folder."""
+    arguments = {"method": "em-apl", **MethodConformance.tiny}
     with pytest.raises(InputError, match="warm-up"):
-        train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
-    train(scene / "partial.csv", scene / "images", tmp_path / "run", options={"warmup": 1}, **call)
+        train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
+    train(
+        scene / "partial.csv",
+        scene / "images",
+        tmp_path / "run",
+        options={"warmup": 1},
+        **arguments,
+    )
 
 
-def test_a_run_without_its_pseudo_labels_does_not_go_on(
+def test_a_run_without_its_pseudo_labels_cannot_be_resumed(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from partlabel.training import trainer
 
-    call = {"method": "em-apl", "options": {"warmup": 0}, **MethodConformance.tiny}
+    arguments = {"method": "em-apl", "options": {"warmup": 0}, **MethodConformance.tiny}
     original = trainer.Trainer._save
 
     def stop_in_the_second_epoch(self: trainer.Trainer, *, force: bool = False) -> None:
-        late = (self.progress.epoch, self.progress.step) == (1, 1)
-        original(self, force=force or late)
-        if late:
+        is_stop = (self.progress.epoch, self.progress.step) == (1, 1)
+        original(self, force=force or is_stop)
+        if is_stop:
             raise KeyError("stop")
 
     with monkeypatch.context() as patch:
         patch.setattr(trainer.Trainer, "_save", stop_in_the_second_epoch)
         with pytest.raises(KeyError):
-            train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+            train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
     shutil.rmtree(tmp_path / "run" / "memory")
     with pytest.raises(FileError, match="pseudo-labels are missing"):
-        train(scene / "partial.csv", scene / "images", tmp_path / "run", resume=True, **call)
+        train(scene / "partial.csv", scene / "images", tmp_path / "run", resume=True, **arguments)
     assert not (tmp_path / "run" / "memory").exists()
 
 

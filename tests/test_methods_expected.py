@@ -1,4 +1,4 @@
-"""Methods that know how many labels are present: EPR, ROLE, EN + SCL."""
+"""Methods that use the expected number of present labels: EPR, ROLE, EN + SCL."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class TestExpectedPositive(MethodConformance):
 class TestRole(MethodConformance):
     name = "role"
 
-    def test_estimates_start_sure_of_what_is_known(self) -> None:
+    def test_initial_estimates_are_certain_for_known_labels(self) -> None:
         method = Role()
         labels = LabelTable(["a"], list("abc"), [[1, -1, 0]])
         method.prepare(Task(labels, self.validation(3), 1))
@@ -29,17 +29,17 @@ class TestRole(MethodConformance):
         assert estimates[1] == pytest.approx(0.005)
         assert 0.4 <= float(estimates[2]) <= 0.6
 
-    def test_the_estimator_learns_at_its_own_rate(self, scene: Path, tmp_path: Path) -> None:
-        """In one plain step, a hundred times the rate goes a hundred times as far."""
-        moved = []
+    def test_the_estimates_have_their_own_learning_rate(self, scene: Path, tmp_path: Path) -> None:
+        """In one step of sgd, 100 times the learning rate changes estimates 100 times as much."""
+        estimates = []
         for number, rate in enumerate((1e-9, 1.0, 100.0)):
             step = {"optimizer": "sgd", "momentum": 0.0, "epochs": 1, "batch": 64}
             options = {"estimator_lr": rate}
             run = self.train(scene, tmp_path / f"{number}", options=options, **step)
-            moved.append(load_state(run.checkpoint)["method"]["estimator"])
-        near, far = ((after - moved[0]).double().norm() for after in moved[1:])
-        assert float(near) > 0
-        assert float(far / near) == pytest.approx(100, rel=0.01)
+            estimates.append(load_state(run.checkpoint)["method"]["estimator"])
+        small, large = ((after - estimates[0]).double().norm() for after in estimates[1:])
+        assert float(small) > 0
+        assert float(large / small) == pytest.approx(100, rel=0.01)
 
 
 class TestRoleLinearInit(MethodConformance):
@@ -47,7 +47,7 @@ class TestRoleLinearInit(MethodConformance):
     options = {"warmup": 1}  # noqa: RUF012
     tiny = MethodConformance.tiny | {"epochs": 1}
 
-    def test_first_the_head_alone(self) -> None:
+    def test_the_first_stage_trains_the_head_only(self) -> None:
         method = RoleLinearInit(warmup=3, warmup_lr=0.5)
         first, second = method.stages(7, None)
         assert (first.epochs, first.head_only, first.lr) == (3, True, 0.5)
@@ -59,19 +59,19 @@ class TestSpatialConsistency(MethodConformance):
     name = "en-scl"
 
 
-def test_positives_are_counted_on_known_labels() -> None:
+def test_the_number_of_present_labels_is_estimated_from_known_labels() -> None:
     labels = [[1, 0, -1], [1, -1, -1], [-1, -1, -1], [1, 1, -1]]
     assert count_positives(LabelTable(list("wxyz"), list("abc"), labels)) == pytest.approx(
         3 / 4 + 1 / 3 + 0
     )
-    # a class of which only presence is known is like the others, not always present
+    # a class without known absent labels counts as frequent as the others, not as always present
     labels = [[1, -1, 1], [-1, -1, 1]]
     assert count_positives(LabelTable(list("yz"), list("abc"), labels)) == pytest.approx(3 * 1 / 4)
-    for hopeless in ([[1, 1, 1]], [[1, 1, -1], [1, 1, 1]], [[-1, -1, -1]]):
-        few = LabelTable([f"{i}" for i in range(len(hopeless))], list("abc"), hopeless)
+    for labels in ([[1, 1, 1]], [[1, 1, -1], [1, 1, 1]], [[-1, -1, -1]]):
+        table = LabelTable([f"{i}" for i in range(len(labels))], list("abc"), labels)
         with pytest.raises(InputError, match="expected"):
-            count_positives(few)
+            count_positives(table)
     method = ExpectedPositive(expected=2.5)
-    nothing = LabelTable(["a"], ["x"], np.zeros((1, 1)))
-    method.prepare(Task(nothing, nothing, 1))
+    unlabelled = LabelTable(["a"], ["x"], np.zeros((1, 1)))
+    method.prepare(Task(unlabelled, unlabelled, 1))
     assert method.positives == 2.5

@@ -1,4 +1,4 @@
-"""imcl: its step by hand, its graph, what it remembers, and what every method must do."""
+"""imcl: conformance, one step against a plain computation, the label graph, the dictionary."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,12 +26,12 @@ from test_similarity import by_hand
 
 
 class TestImcl(MethodConformance):
-    """Its second epoch is the interactive one."""
+    """The second epoch uses similar images."""
 
     name = "imcl"
 
 
-class TestFromTheStart(MethodConformance):
+class TestWithoutWarmUp(MethodConformance):
     name = "imcl"
     options: ClassVar[dict[str, Any]] = {"warmup": 0, "dictionary": 5, "gradient": "both", "k": 2}
 
@@ -42,7 +42,7 @@ class TestFixedImages(MethodConformance):
 
 
 class Maps(torch.nn.Module):
-    """In place of a backbone: its inputs are maps already."""
+    """A backbone whose inputs are feature maps already."""
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         return maps
@@ -59,7 +59,8 @@ def task(labels: Any = LABELS, side: Any = None) -> Task:
     return Task(table, table, epochs=4, side=side)
 
 
-def ready(method: InteractiveLearning, stage: int = 1) -> Classifier:
+def make_model(method: InteractiveLearning, stage: int = 1) -> Classifier:
+    """A model for a method that is at the beginning of a stage."""
     torch.manual_seed(0)
     model = Classifier(Maps(), Linear(4, 3), ["c0", "c1", "c2"])  # type: ignore[arg-type]
     model.double()
@@ -68,45 +69,46 @@ def ready(method: InteractiveLearning, stage: int = 1) -> Classifier:
     return model
 
 
-def shown(labels: Any = LABELS) -> Batch:
+def make_batch(labels: Any = LABELS) -> Batch:
     torch.manual_seed(1)
     maps = torch.rand(len(labels), 4, 2, 2, dtype=torch.float64) * 3
     return Batch(torch.arange(len(labels)), torch.from_numpy(labels).double(), {"weak": maps})
 
 
-def a_step(
+def step_by_hand(
     y: Any, f: Any, graph: Any, own: Any, side: Any, weights: tuple[float, float], k: int
 ) -> tuple[float, float, list[list[tuple[int, float, float]]]]:
     """Both smoothness losses and the neighbours, image by image."""
     atoms = np.concatenate([y @ graph.T, side], axis=1)
     targets = np.concatenate([y, side], axis=1)
-    alike = near = 0.0
-    chosen = []
+    label_cost = feature_cost = 0.0
+    all_neighbours = []
     for i in range(len(y)):
-        found = by_hand(targets[i], f[i], atoms, f, k, weights, int(own[i]))
-        explained = sum((c * (graph @ y[s]) for s, c, _ in found), np.zeros(len(y[i])))
-        alike += np.sum((y[i] - np.tanh(explained)) ** 2) / len(y)
-        looks = sum((c * f[s] for s, _, c in found), np.zeros(len(f[i])))
-        near += np.sum((f[i] - looks) ** 2) / len(y)
-        chosen.append(found)
-    return float(alike), float(near), chosen
+        neighbours = by_hand(targets[i], f[i], atoms, f, k, weights, int(own[i]))
+        label_sum = sum((c * (graph @ y[s]) for s, c, _ in neighbours), np.zeros(len(y[i])))
+        label_cost += np.sum((y[i] - np.tanh(label_sum)) ** 2) / len(y)
+        feature_sum = sum((c * f[s] for s, _, c in neighbours), np.zeros(len(f[i])))
+        feature_cost += np.sum((f[i] - feature_sum) ** 2) / len(y)
+        all_neighbours.append(neighbours)
+    return float(label_cost), float(feature_cost), all_neighbours
 
 
 def dense(graph: LabelGraph) -> Any:
-    found = np.zeros((len(graph.linked), len(graph.linked)))
+    """The matrix [C, C] of a label graph."""
+    matrix = np.zeros((len(graph.linked), len(graph.linked)))
     for j, (others, weights) in enumerate(zip(graph.linked, graph.weights, strict=True)):
-        np.add.at(found[j], others, weights)
-    return found
+        np.add.at(matrix[j], others, weights)
+    return matrix
 
 
 @pytest.mark.parametrize("features", ["unit", "raw"])
 @pytest.mark.parametrize("with_side", [False, True])
 def test_a_step_by_hand(with_side: bool, features: Any) -> None:
     side = np.array([[1, 0], [0, 1], [0, 1], [1, 0], [1, -1]]) if with_side else None
-    more: dict[str, Any] = {"a": 3.0} if with_side else {}
-    method = InteractiveLearning(2.0, 0.3, 2, graph_lr=0.0, features=features, **more)
+    options: dict[str, Any] = {"a": 3.0} if with_side else {}
+    method = InteractiveLearning(2.0, 0.3, 2, graph_lr=0.0, features=features, **options)
     method.prepare(task(side=side))
-    model, batch = ready(method), shown()
+    model, batch = make_model(method), make_batch()
     parts = {name: float(part.detach()) for name, part in method.loss(model, batch).items()}
     with torch.no_grad():
         x = model(batch.views["weak"]).numpy()
@@ -115,76 +117,80 @@ def test_a_step_by_hand(with_side: bool, features: Any) -> None:
     y = np.where(LABELS == 0, np.tanh(x / 2), LABELS)
     y = np.where(y < 0, 0.5 * y, y)
     graph = dense(cooccurrence_graph(task().labels))
-    beside = 3.0 * (side == 1) if side is not None else np.zeros((5, 0))
-    alike, near, chosen = a_step(y, f, graph, np.arange(5), beside, (2.0, 0.3), 2)
+    scaled = 3.0 * (side == 1) if side is not None else np.zeros((5, 0))
+    label_cost, feature_cost, neighbours = step_by_hand(
+        y, f, graph, np.arange(5), scaled, (2.0, 0.3), 2
+    )
     known = -np.mean(np.log(1 / (1 + np.exp(-(LABELS * x)[LABELS != 0]))))
-    assert parts["labels"] == pytest.approx(alike, rel=1e-5)
-    assert parts["features"] == pytest.approx(near, rel=1e-5)
-    assert parts["loss"] == pytest.approx(known + 2 * alike + 0.3 * near, rel=1e-5)
-    assert parts["similar"] == pytest.approx(np.mean([len(found) for found in chosen]))
+    assert parts["labels"] == pytest.approx(label_cost, rel=1e-5)
+    assert parts["features"] == pytest.approx(feature_cost, rel=1e-5)
+    assert parts["loss"] == pytest.approx(known + 2 * label_cost + 0.3 * feature_cost, rel=1e-5)
+    assert parts["similar"] == pytest.approx(np.mean([len(some) for some in neighbours]))
     assert parts["similar"] > 0.5
 
 
-def test_side_information_finds_other_neighbours() -> None:
-    """Two kinds of images that look alike: with it, only one's own kind is chosen."""
+def test_side_information_changes_the_neighbours() -> None:
+    """Two kinds of images with equal labels: with side information, neighbours are of one kind."""
     side = np.array([[1, -1], [-1, 1]] * 4)
     labels = np.tile([[1, -1, 0]], (8, 1))
-    batch = shown(labels)
-    found = {}
-    for given in (None, side):
+    batch = make_batch(labels)
+    is_own_kind = {}
+    for side_table in (None, side):
         method = InteractiveLearning(graph="identity", k=2)
-        method.prepare(task(labels, given))
-        described = {"rows": batch.rows, "labels": batch.labels}
-        described["features"] = batch.views["weak"].mean(dim=(2, 3))
-        found[given is None] = method.double()._search(described, described).images
-    own_kind = found[False][:, 0] % 2 == torch.arange(8) % 2
-    assert bool(own_kind.all())
-    assert not bool((found[True][:, 0] % 2 == torch.arange(8) % 2).all())
+        method.prepare(task(labels, side_table))
+        current = {"rows": batch.rows, "labels": batch.labels}
+        current["features"] = batch.views["weak"].mean(dim=(2, 3))
+        neighbours = method.double()._search(current, current).images[:, 0]
+        is_own_kind[side_table is not None] = neighbours % 2 == torch.arange(8) % 2
+    assert bool(is_own_kind[True].all())
+    assert not bool(is_own_kind[False].all())
 
 
-def test_neither_lambda_is_logistic_regression() -> None:
+def test_both_lambdas_0_are_logistic_regression() -> None:
     method = InteractiveLearning(0, 0)
     method.prepare(task())
-    model, batch = ready(method), shown()
+    model, batch = make_model(method), make_batch()
     x = model(batch.views["weak"]).detach().numpy()
     known = -np.mean(np.log(1 / (1 + np.exp(-(LABELS * x)[LABELS != 0]))))
     assert float(method.loss(model, batch)["loss"].detach()) == pytest.approx(known)
-    warm = InteractiveLearning()
-    warm.prepare(task())
-    assert "similar" not in warm.loss(ready(warm, 0), batch)
+    in_warmup = InteractiveLearning()
+    in_warmup.prepare(task())
+    assert "similar" not in in_warmup.loss(make_model(in_warmup, 0), batch)
 
 
 @pytest.mark.parametrize("gradient", ["neighbours", "both"])
-def test_whom_the_gradient_reaches(gradient: Any) -> None:
-    """One image explains the other; of both only the chosen one moves, or both."""
+def test_which_images_get_a_gradient(gradient: Any) -> None:
+    """One image has the other as its neighbour: only the neighbour gets a gradient, or both."""
     method = InteractiveLearning(graph="identity", k=1, gradient=gradient, lambda_f=0)
     method.prepare(task())
-    model = ready(method)
-    # below, the second one's neighbour is taken away: it is the first one's, and has none
+    model = make_model(method)
+    # below, the neighbour of the second image is removed; it is the neighbour of the first
     maps = torch.zeros(2, 4, 1, 1, dtype=torch.float64)
     maps[0, 0], maps[1, 0] = 1.0, 1.0
     maps.requires_grad_()
     batch = Batch(torch.arange(2), torch.zeros(2, 3).double(), {"weak": maps})
     original = method._search
 
-    def only_the_first(*given: Any) -> Any:
-        found = original(*given)
-        found.images[1], found.label_coef[1], found.feature_coef[1] = -1, 0, 0
-        return found
+    def search_for_the_first(*arguments: Any) -> Any:
+        neighbours = original(*arguments)
+        neighbours.images[1], neighbours.label_coef[1], neighbours.feature_coef[1] = -1, 0, 0
+        return neighbours
 
-    method._search = only_the_first  # type: ignore[assignment]
+    method._search = search_for_the_first  # type: ignore[assignment]
     with torch.no_grad():
-        alone = float(method._describe(maps, model(maps), batch)["labels"][1].square().sum()) / 2
+        cost = float(method._describe(maps, model(maps), batch)["labels"][1].square().sum()) / 2
     (slope,) = torch.autograd.grad(method.loss(model, batch)["loss"], maps)
-    moved = (slope.abs().sum(dim=(1, 2, 3)) > 0).tolist()
-    # without neighbours the second one's labels should be 0: a pull that only `both` has
-    assert alone > 0
-    assert moved == ([False, True] if gradient == "neighbours" else [True, True])
+    has_gradient = (slope.abs().sum(dim=(1, 2, 3)) > 0).tolist()
+    # without neighbours, labels of the second image should be 0; with `both` this has a gradient
+    assert cost > 0
+    assert has_gradient == ([False, True] if gradient == "neighbours" else [True, True])
 
 
-def test_the_graph_learns_by_gradient_descent() -> None:
+def test_the_graph_is_trained_by_gradient_descent() -> None:
     rng = np.random.default_rng(0)
-    linked = np.array([[0, 1, 2], [1, 0, 1], [2, 2, 2]])  # a place that names itself is no link
+    linked = np.array(
+        [[0, 1, 2], [1, 0, 1], [2, 2, 2]]
+    )  # a later entry of the class itself is unused
     weights = np.array([[0.5, 0.3, 0.2], [0.6, 0.4, 0.0], [1.0, 0.0, 0.0]], dtype=np.float32)
     graph = LearnedGraph(LabelGraph(linked, weights)).double()
     labels, combined = (torch.from_numpy(rng.normal(size=(6, 3))) for _ in range(2))
@@ -198,42 +204,42 @@ def test_the_graph_learns_by_gradient_descent() -> None:
     graph.learn(labels, combined, 0.3, 1)
     torch.testing.assert_close(graph.weights, expected)
     costs = []
-    for _ in range(300):  # the largest step is stable
+    for _ in range(300):  # with the longest step the cost never increases
         costs.append(float((labels - graph.spread(combined)).square().sum()))
         graph.learn(labels, combined, 1.0, 1)
     assert bool((np.diff(costs) < 1e-9).all())
     for j in range(3):
-        own = combined[:, np.unique(linked[j])].numpy()
-        best = np.linalg.lstsq(own, labels[:, j].numpy())[1]
+        linked_labels = combined[:, np.unique(linked[j])].numpy()
+        best = np.linalg.lstsq(linked_labels, labels[:, j].numpy())[1]
         assert float((labels - graph.spread(combined))[:, j].square().sum()) == pytest.approx(
             float(best[0]), rel=1e-2
         )
     assert bool((graph.weights[real == 0] == 0).all())
 
 
-def test_a_batch_that_says_little_moves_the_graph_little() -> None:
+def test_a_batch_with_little_information_changes_the_graph_little() -> None:
     linked, weights = np.array([[0, 1], [1, 0]]), np.array([[0.5, 0.5], [0.5, 0.5]])
     graph = LearnedGraph(LabelGraph(linked, weights.astype(np.float32)))
     graph.learn(torch.ones(1, 2), torch.full((1, 2), 1e-3), 1.0, 1)
     assert float((graph.weights - 0.5).abs().max()) < 0.01
 
 
-def test_without_links_there_is_nothing_to_learn() -> None:
+def test_without_links_the_graph_does_not_change() -> None:
     method = InteractiveLearning(graph="identity")
     method.prepare(task())
-    method.loss(ready(method), shown())
+    method.loss(make_model(method), make_batch())
     assert bool((method.graph.weights == 1).all())
 
 
-def test_the_past_can_be_similar_but_not_oneself() -> None:
+def test_images_of_earlier_steps_are_searched_but_not_the_image_itself() -> None:
     method = InteractiveLearning(dictionary=3, gradient="both", graph="identity", warmup=0)
     method.prepare(task())
-    model, batch = ready(method, 0), shown()
+    model, batch = make_model(method, 0), make_batch()
     method.loss(model, batch)
     assert method.recent.parts["rows"].tolist() == [0, 1, 2]
     one = Batch(batch.rows[1:2], batch.labels[1:2], {"weak": batch.views["weak"][1:2]})
     parts = method.loss(model, one)
-    assert 0 < float(parts["similar"]) <= 2  # of 0, 1 and 2 it is 1 itself
+    assert 0 < float(parts["similar"]) <= 2  # the dictionary has images 0, 1 and 2
     assert method.recent.parts["rows"].tolist() == [1, 0, 1]
     assert not method.recent.parts["labels"].requires_grad
 
@@ -251,7 +257,7 @@ def test_recent_rows() -> None:
     [
         ({"graph": "identity", "k_a": 3}, "k_a would have no effect without graph=cooccurrence"),
         ({"graph_lr": 0, "graph_steps": 3}, "graph_steps would have no effect without"),
-        ({"images": "fixed", "dictionary": 3, "gradient": "both"}, "looks in the batch alone"),
+        ({"images": "fixed", "dictionary": 3, "gradient": "both"}, "searches the batch only"),
         ({"dictionary": 3}, "set gradient=both"),
         ({"lambda_y": 0, "graph": "identity"}, "graph would have no effect without lambda_y"),
         (
@@ -261,12 +267,12 @@ def test_recent_rows() -> None:
         ({"warmup": 15}, "leaves none for the rest"),
     ],
 )
-def test_settings_that_do_not_go_together(options: Any, message: str) -> None:
+def test_contradictory_settings_are_errors(options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_settings(method="imcl", options=options)
 
 
-def test_a_magnitude_without_side_information_is_refused() -> None:
+def test_a_scale_without_side_information_is_an_error() -> None:
     with pytest.raises(InputError, match="a would have no effect without --side"):
         InteractiveLearning(a=3.0).prepare(task())
     with pytest.raises(InputError, match="it has on imcl"):
@@ -276,58 +282,59 @@ def test_a_magnitude_without_side_information_is_refused() -> None:
 def test_side_information_is_not_learned(scene: Path, tmp_path: Path) -> None:
     table = read_labels(scene / "partial.csv")
     name = table.classes[0]
-    call = {**MethodConformance.tiny, "method": "imcl", "side": name}
-    run = train(table, scene / "images", tmp_path / "run", **call)
+    arguments = {**MethodConformance.tiny, "method": "imcl", "side": name}
+    run = train(table, scene / "images", tmp_path / "run", **arguments)
     assert name not in run.record.classes
     assert len(run.record.classes) == len(table.classes) - 1
-    two = make_settings(method="imcl", side=[name, table.classes[1]])
-    assert len(select(table, two).classes) == len(table.classes) - 2
+    two_sides = make_settings(method="imcl", side=[name, table.classes[1]])
+    assert len(select(table, two_sides).classes) == len(table.classes) - 2
     side = run.task().side
     assert side is not None
     assert list(side.classes) == [name]
     assert len(side) == run.record.train_rows
     with pytest.raises(InputError, match="leaves no class to learn"):
-        train(table, scene / "images", tmp_path / "other", **(call | {"side": "*"}))
+        train(table, scene / "images", tmp_path / "other", **(arguments | {"side": "*"}))
     with pytest.raises(InputError, match="matches no class"):
-        train(table, scene / "images", tmp_path / "other", **(call | {"side": "species=*"}))
+        train(table, scene / "images", tmp_path / "other", **(arguments | {"side": "species=*"}))
 
 
-def test_a_graph_that_changed_does_not_go_on(tmp_path: Path) -> None:
+def test_a_run_cannot_be_resumed_with_another_graph(tmp_path: Path) -> None:
     path = tmp_path / "links.csv"
-    states = []
+    methods = []
     for links in ("c0,c1,3", "c0,c1,2", "c0,c1,3\nc0,c2,1"):
         path.write_text(f"class,linked,weight\n{links}\n")
         method = InteractiveLearning(graph=str(path))
         method.prepare(task())
-        states.append((method, method.state_dict()))
-    states[0][0].load_state_dict(states[0][1])
-    for method, _ in states[1:]:
+        methods.append(method)
+    state = methods[0].state_dict()
+    methods[0].load_state_dict(state)
+    for method in methods[1:]:
         with pytest.raises(InputError, match="has their file changed"):
-            method.load_state_dict(states[0][1])
+            method.load_state_dict(state)
 
 
 def test_a_graph_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "links.csv"
     path.write_text("class,linked,weight\nc0,c1,3\n")
     method = InteractiveLearning(graph=str(path))
-    found = dense(method.links(task()))
-    with pytest.raises(InputError, match="neither cooccurrence, nor identity, nor a file"):
+    matrix = dense(method.links(task()))
+    with pytest.raises(InputError, match="there is no such file; set cooccurrence, identity, or"):
         InteractiveLearning(graph="coocurrence").links(task())
-    np.testing.assert_allclose(found, np.array([[0.25, 0.75, 0], [0, 1, 0], [0, 0, 1]]))
+    np.testing.assert_allclose(matrix, np.array([[0.25, 0.75, 0], [0, 1, 0], [0, 0, 1]]))
 
 
-def test_it_helps_where_labels_come_together(tmp_path: Path) -> None:
-    """Scenes whose classes keep to their contexts, nine of ten labels hidden."""
+def test_imcl_is_better_if_classes_occur_together(tmp_path: Path) -> None:
+    """Scenes whose classes depend on the context, with 90% of the labels hidden."""
     world = scenes.World(16, 32, 0, 0.5, 6.0, 0.3, 100.0)
     full = scenes.write(tmp_path / "scenes", 500, world, test=0.0)
     labels = simulate.hide(full, "partial", 0.1, holdout=0.3)
-    found = {}
+    validation = {}
     for name, options in {
         "imcl": {},
         "plain": {"lambda_y": 0, "lambda_f": 0},
     }.items():
-        call: dict[str, Any] = {"frozen": "all", "size": 32, "epochs": 10, "method": "imcl"}
+        arguments: dict[str, Any] = {"frozen": "all", "size": 32, "epochs": 10, "method": "imcl"}
         run = train(labels, tmp_path / "scenes" / "images", tmp_path / name, options=options,
-                    cache=tmp_path / "cache", **call)  # fmt: skip
-        found[name] = run.record.best_val_mAP or 0.0
-    assert found["imcl"] > found["plain"]
+                    cache=tmp_path / "cache", **arguments)  # fmt: skip
+        validation[name] = run.record.best_val_mAP or 0.0
+    assert validation["imcl"] > validation["plain"]

@@ -1,4 +1,4 @@
-"""lac: its losses by hand, its queue, its stages, and what every method must do."""
+"""lac: conformance, losses against a plain computation, queue, stages, diary."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ SMALL = {"width": 16, "delta": 0.5, "queue": 8, "base": "an"}
 
 
 class TestLac(MethodConformance):
-    """Its second epoch is its second stage, with a queue."""
+    """The second epoch is the second stage, with a queue."""
 
     name = "lac"
     options: ClassVar[dict[str, Any]] = SMALL | {"delta2": 0.5}
@@ -48,8 +48,8 @@ class TestWithEmApl(MethodConformance):
     options: ClassVar[dict[str, Any]] = {"base": "em-apl", "warmup": 1, "width": 16}
 
 
-class TestAsItIs(MethodConformance):
-    """On EM: labels are believed by rank."""
+class TestWithEm(MethodConformance):
+    """By default the most likely unknown labels count as present."""
 
     name = "lac"
     options: ClassVar[dict[str, Any]] = {"width": 16, "queue": 8, "expected": 3}
@@ -62,14 +62,14 @@ class TestFrozen(MethodConformance):
 
 
 class TestBaseAlone(MethodConformance):
-    """The decoder without what lac adds: one view."""
+    """The base method with the decoder: one view."""
 
     name = "lac"
     options: ClassVar[dict[str, Any]] = {"lambda_plc": 0, "lambda_lac": 0, "width": 16}
 
 
 class Maps(torch.nn.Module):
-    """In place of a backbone: its inputs are maps already."""
+    """A backbone whose inputs are feature maps already."""
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         return maps
@@ -81,7 +81,8 @@ def task(labels: Any) -> Task:
     return Task(table, table, epochs=4)
 
 
-def ready(method: Method, stage: int) -> Classifier:
+def make_model(method: Method, stage: int) -> Classifier:
+    """A model for a method that is at the beginning of a stage."""
     torch.manual_seed(0)
     model = Classifier(Maps(), method.head(6, 5), [f"c{j}" for j in range(5)])  # type: ignore[arg-type]
     model.double().eval()
@@ -97,7 +98,7 @@ def test_losses_by_hand(stage: int, denominator: Any) -> None:
     method = LabelAwareConsistency(
         delta=0.55, delta2=0.6, base="an", width=8, denominator=denominator
     )
-    model = ready(method, stage)
+    model = make_model(method, stage)
     head = model.head
     assert isinstance(head, LabelDecoder)
     delta = (0.55, 0.6)[stage]
@@ -139,10 +140,10 @@ def test_losses_by_hand(stage: int, denominator: Any) -> None:
 
 
 @pytest.mark.parametrize(("stage", "delta"), [(0, 0.6), (1, 0.9)])
-def test_on_em_the_likeliest_labels_are_believed(stage: int, delta: float) -> None:
-    """A share 1 - delta of what is missing of those expected; each costs what a known one does."""
+def test_with_em_the_most_likely_labels_count_as_present(stage: int, delta: float) -> None:
+    """A share 1 - delta of the number that is missing; each has the cost of a known label."""
     method = LabelAwareConsistency(width=8, expected=4.0)
-    model = ready(method, stage)
+    model = make_model(method, stage)
     labels = np.array([[1, 0, 0, -1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]] * 4)
     method.prepare(task(labels))
     views = {n: 3 * torch.randn(12, 6, 2, 2, dtype=torch.float64) for n in ("weak", "strong")}
@@ -159,24 +160,24 @@ def test_on_em_the_likeliest_labels_are_believed(stage: int, delta: float) -> No
     assert set(method.diary.get_extra_state().tolist()) == set(likeliest.tolist())
 
 
-def test_small_batches_believe_as_many_as_large_ones() -> None:
-    """What is left of a number that is not whole counts in the next batch."""
+def test_the_number_of_estimates_does_not_depend_on_the_batch_size() -> None:
+    """The fraction of a label that is left in a batch is added in the next one."""
     method = LabelAwareConsistency(width=8, expected=1.5)
     method.prepare(task(np.eye(5, dtype=int) - np.eye(5, k=1, dtype=int)))
     labels, logits = torch.zeros(2, 5), torch.randn(2, 5)
-    found = [int(method._believe(logits, labels, 0.9).sum()) for _ in range(50)]
-    assert sum(found) == pytest.approx(0.1 * 0.5 * 2 * 50, abs=1)
-    assert set(found) == {0, 1}
+    counts = [int(method._estimate(logits, labels, 0.9).sum()) for _ in range(50)]
+    assert sum(counts) == pytest.approx(0.1 * 0.5 * 2 * 50, abs=1)
+    assert set(counts) == {0, 1}
 
 
-def test_without_a_count_of_present_labels_it_says_what_to_set() -> None:
+def test_if_present_labels_cannot_be_counted_the_error_says_what_to_set() -> None:
     labels = np.array([[1, 0], [0, 1]])
-    with pytest.raises(InputError, match=r"expected=1\.5 \(your guess\) or base=an"):
+    with pytest.raises(InputError, match=r"expected=1\.5 \(your estimate\) or base=an"):
         LabelAwareConsistency().prepare(task(labels))
     LabelAwareConsistency(lambda_plc=0, lambda_lac=0).prepare(task(labels))
 
 
-def test_only_the_strong_view_learns_and_only_what_is_unknown() -> None:
+def test_plc_has_a_gradient_only_for_unknown_labels_of_the_strong_view() -> None:
     torch.manual_seed(0)
     weak, strong = (torch.randn(2, 4, requires_grad=True) for _ in range(2))
     labels = torch.tensor([[1, 0, -1, 0], [0, -1, 0, 1]])
@@ -190,43 +191,47 @@ def test_only_the_strong_view_learns_and_only_what_is_unknown() -> None:
     size=st.integers(0, 5),
     pushes=st.lists(st.integers(0, 8), max_size=6),
 )
-def test_the_queue_holds_what_came_last(size: int, pushes: list[int]) -> None:
+def test_the_queue_holds_the_last_pairs(size: int, pushes: list[int]) -> None:
     queue = EmbeddingQueue(size, 1)
-    everything: list[int] = []
+    pushed: list[int] = []
     for number in pushes:
-        values = np.arange(len(everything), len(everything) + number)
-        everything += values.tolist()
+        values = np.arange(len(pushed), len(pushed) + number)
+        pushed += values.tolist()
         pairs = torch.from_numpy(np.stack([values, values + 0.5], axis=1)).float()[..., None]
         queue.push(pairs, torch.from_numpy(values))
-    held, classes = queue.read()
-    last = everything[max(len(everything) - size, 0) :]
-    assert sorted(held.flatten().tolist()) == sorted(v + half for v in last for half in (0, 0.5))
-    np.testing.assert_array_equal(held.flatten().floor().numpy(), classes.numpy())
+    embeddings, classes = queue.read()
+    last = pushed[max(len(pushed) - size, 0) :]
+    expected = sorted(value + half for value in last for half in (0, 0.5))
+    assert sorted(embeddings.flatten().tolist()) == expected
+    np.testing.assert_array_equal(embeddings.flatten().floor().numpy(), classes.numpy())
 
 
-class Watched:
-    """What a trainer has at the start of each stage, and each epoch's weights when it is over."""
+class TrainerSpy:
+    """Records a trainer's state at the start of each stage, and its weights after each epoch.
+
+    Validation gives the scores of a list instead.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> None:
         self.started: list[dict[str, Any]] = []
         self.after: list[dict[str, torch.Tensor]] = []
         start, end = Trainer._begin_stage, Trainer._end_epoch
-        watched = self
+        spy = self
 
         def begin(self: Trainer) -> None:
             start(self)
             assert self.teacher is not None
             assert isinstance(self.model.head, LabelDecoder)
             assert self.model.head.projection is not None
-            moves = {p.requires_grad for p in self.model.head.projection.parameters()}
+            is_trained = {p.requires_grad for p in self.model.head.projection.parameters()}
             model, teacher = self.model.trained_weights(), self.teacher.trained_weights()
             steps = self.progress.teacher_steps
-            watched.started.append(
-                {"model": model, "teacher": teacher, "steps": steps, "projection": moves}
+            spy.started.append(
+                {"model": model, "teacher": teacher, "steps": steps, "projection": is_trained}
             )
 
         def finish(self: Trainer, *rest: Any) -> None:
-            watched.after.append(self.model.trained_weights())
+            spy.after.append(self.model.trained_weights())
             end(self, *rest)
 
         def validate(self: Trainer, model: Classifier) -> float:
@@ -237,42 +242,42 @@ class Watched:
         monkeypatch.setattr(Trainer, "_validate", validate)
 
 
-def test_the_second_stage_starts_from_the_best_of_the_first(
+def test_the_second_stage_starts_from_the_best_weights_of_the_first(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = Watched(monkeypatch, [0.9, 0.1, 0.8, 0.95])
-    call = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options, "epochs": 4}
-    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
-    first, second = watched.started
+    spy = TrainerSpy(monkeypatch, [0.9, 0.1, 0.8, 0.95])
+    arguments = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options, "epochs": 4}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
+    first, second = spy.started
     assert (first["projection"], second["projection"]) == ({False}, {True})
-    assert not same(watched.after[0], watched.after[1])
-    assert same(second["model"], watched.after[0])
-    assert same(second["teacher"], watched.after[0])  # not a mean that began in the first stage
+    assert not same(spy.after[0], spy.after[1])
+    assert same(second["model"], spy.after[0])
+    assert same(second["teacher"], spy.after[0])  # the running mean starts again
     assert second["steps"] == 0
-    assert same(run.stage_weights(1), watched.after[0])
-    assert same(load_state(run.folder / "best.safetensors"), watched.after[3])
+    assert same(run.stage_weights(1), spy.after[0])
+    assert same(load_state(run.folder / "best.safetensors"), spy.after[3])
     history = run.history()
     assert [("lac" in line) for line in history] == [False, False, True, True]
 
 
-def test_it_is_said_if_the_second_stage_had_no_effect(
+def test_a_note_if_the_second_stage_had_no_effect(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Watched(monkeypatch, [0.9, 0.1])
-    call = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options}
-    train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
-    said = " ".join("".join(capsys.readouterr()).split())
-    assert "epoch 1, of stage 1 of 2, was the best and is kept" in said
+    TrainerSpy(monkeypatch, [0.9, 0.1])
+    arguments = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options}
+    train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
+    output = " ".join("".join(capsys.readouterr()).split())
+    assert "epoch 1, of stage 1 of 2, was the best and is kept" in output
 
 
 @pytest.mark.parametrize(
     ("name", "options"), [("lac", {"delta": 0.5, "width": 16, "base": "an"}), ("sr", {"tau": 0.5})]
 )
-def test_the_diary_holds_what_the_weak_view_believed(name: str, options: Any) -> None:
+def test_the_diary_holds_the_labels_that_counted_as_present(name: str, options: Any) -> None:
     method = METHODS[name](**options)
     labels = np.array([[1, 0, 0, -1, 0], [0, 0, 1, 0, 0], [0, -1, 0, 0, 0]])
     method.prepare(task(labels))
-    model = ready(method, 0)
+    model = make_model(method, 0)
     views = {n: 3 * torch.randn(3, 6, 3, 3, dtype=torch.float64) for n in ("weak", "strong")}
     rows = torch.tensor([2, 0, 1])
     method.loss(model, Batch(rows, torch.from_numpy(labels[rows]).double(), views))
@@ -288,7 +293,7 @@ def test_the_diary_holds_what_the_weak_view_believed(name: str, options: Any) ->
     assert 0 < len(expected) < 10
 
 
-def test_half_of_the_epochs_each() -> None:
+def test_each_stage_has_half_of_the_epochs() -> None:
     method = LabelAwareConsistency()
     assert [(s.epochs, s.patience) for s in method.stages(9, None)] == [(5, 5), (4, None)]
     assert [(s.epochs, s.patience) for s in method.stages(9, 2)] == [(5, 2), (4, 2)]
@@ -319,18 +324,18 @@ def test_half_of_the_epochs_each() -> None:
         ),
     ],
 )
-def test_settings_that_would_do_nothing_are_refused(options: Any, message: str) -> None:
+def test_settings_without_effect_are_errors(options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_settings(method="lac", options=options)
 
 
-def test_a_diary_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_a_diary_of_another_run_is_an_error(tmp_path: Path) -> None:
     diary = Diary()
     labels = LabelTable([f"{i}" for i in range(5)], ["a", "b"], np.zeros((5, 2), dtype=np.int8))
     diary.prepare(Task(labels, labels, 2, tmp_path))
-    diary.note(torch.tensor([4, 2]), torch.tensor([[False, True], [True, False]]))
-    diary.turn(1)
-    diary.note(torch.tensor([1]), torch.tensor([[True, True]]))
+    diary.add(torch.tensor([4, 2]), torch.tensor([[False, True], [True, False]]))
+    diary.begin_epoch(1)
+    diary.add(torch.tensor([1]), torch.tensor([[True, True]]))
     pages = diary.pages(2)
     assert {number: page.tolist() for number, page in pages.items()} == {1: [9, 4], 2: [2, 3]}
     diary.cells = 9

@@ -1,4 +1,4 @@
-"""partial-bce: conformance for each curriculum, rounds by hand, and what may not change."""
+"""partial-bce: conformance, strategies of the curriculum against plain computations, rounds."""
 
 import csv
 from pathlib import Path
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logit
 
-from conformance import CLASSES, SIZE, MethodConformance, same_memory
+from conformance import CLASSES, SIZE, MethodConformance, assert_same_memory
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
 from partlabel.images.batches import Batch
 from partlabel.judging.pseudo_label_rates import judge, read_tally
@@ -63,24 +63,26 @@ class TestEnsemble(MethodConformance):
     name = "partial-bce"
     options: ClassVar[dict[str, Any]] = {"curriculum": "d", "members": 2, "theta": 0.01}
 
-    def test_members_lie_in_the_run(self, scene: Path, tmp_path: Path) -> None:
+    def test_members_are_in_the_folder_of_the_run(self, scene: Path, tmp_path: Path) -> None:
         run = self.train(scene, tmp_path / "run")
         other = Run(run.folder / "members" / "2")
         with (other.folder / "log.csv").open() as log:
-            assert [line["epoch"] for line in csv.DictReader(log)] == ["1"]  # no more is needed
-        mine, theirs = (load_state(each.checkpoint)["model"] for each in (run, other))
+            assert [line["epoch"] for line in csv.DictReader(log)] == [
+                "1"
+            ]  # later epochs are not needed
+        first, second = (load_state(each.checkpoint)["model"] for each in (run, other))
         weight = "head.classifier.weight"
-        assert not torch.equal(mine[weight], theirs[weight])
+        assert not torch.equal(first[weight], second[weight])
 
-    def test_an_ensemble_decides_by_its_mean(
+    def test_the_mean_score_of_an_ensemble_decides(
         self, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Stopped at the end of its round, when the weights that decided are all on disk."""
+        """Stopped at the end of the round, when the weights of all members are on disk."""
 
         def stop(self: Curriculum, number: int) -> None:
             raise KeyError("stop")
 
-        monkeypatch.setattr(Curriculum, "complete", stop)
+        monkeypatch.setattr(Curriculum, "end_round", stop)
         with pytest.raises(KeyError, match="stop"):
             self.train(scene, tmp_path / "run", seed=3)
         run = Run(tmp_path / "run")
@@ -89,25 +91,25 @@ class TestEnsemble(MethodConformance):
         for folder in (run.folder, run.folder / "members" / "2"):
             model, _ = build(run.settings, list(training.classes), pretrained=False)
             model.load_state_dict(load_state(folder / "last.safetensors")["model"])
-            found = model.predict(scene / "images" / name for name in training.ids)
-            scores.append(logit(found.astype(np.float64)))
+            probabilities = model.predict(scene / "images" / name for name in training.ids)
+            scores.append(logit(probabilities.astype(np.float64)))
         memory = LabelMemory.open(run.folder / "memory")
-        given, _ = memory.read(np.arange(len(training)), 1)
+        signs, _ = memory.read(np.arange(len(training)), 1)
         mean = np.mean(scores, axis=0)
         clear = (training.dense() == 0) & (np.abs(np.abs(mean) - 0.01) > 1e-4)
-        np.testing.assert_array_equal(given[clear], large(mean, 0.01)[clear])
-        assert (large(scores[0], 0.01)[clear] != given[clear]).any()  # one alone decides otherwise
+        np.testing.assert_array_equal(signs[clear], large(mean, 0.01)[clear])
+        assert (large(scores[0], 0.01)[clear] != signs[clear]).any()  # one member differs
 
-    def test_members_learn_what_the_leader_decides(self) -> None:
+    def test_members_train_on_the_labels_of_the_leader(self) -> None:
         labels = table(KNOWN)
         leader, member = (PartialBce(curriculum="d", relabel_at=[2]) for _ in range(2))
         member.follow(leader)
         for method in (leader, member):
             method.prepare(Task(labels, labels, epochs=3))
-        leader.before_epoch(1, says(FIRST))
+        leader.before_epoch(1, predict_with(FIRST))
         batch = Batch(torch.arange(4), torch.from_numpy(labels.dense()).float(), {})
         logits = torch.randn(4, 3)
-        assert member.before_epoch(1, says(FIRST)) == {}
+        assert member.before_epoch(1, predict_with(FIRST)) == {}
         torch.testing.assert_close(member.cost(logits, batch), leader.cost(logits, batch))
         assert float(member.cost(logits, batch)) != float(losses.partial_bce(logits, batch.labels))
 
@@ -115,8 +117,9 @@ class TestEnsemble(MethodConformance):
 ROUNDS = {"relabel_at": [2, 3, 4], "theta": 0.01}
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize(
-    ("options", "where"),
+    ("options", "stop"),
     [
         ({"curriculum": "a", **ROUNDS}, ("run", 2)),
         ({"curriculum": "a", "redecide": True, **ROUNDS}, ("run", 3)),
@@ -126,12 +129,12 @@ ROUNDS = {"relabel_at": [2, 3, 4], "theta": 0.01}
 )
 def test_killed_between_rounds(
     options: dict[str, Any],
-    where: tuple[str, int],
+    stop: tuple[str, int],
     scene: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is saved but what would be saved without the kill, and the end is the same."""
+    """Killed after an epoch, without saving a checkpoint. ``stop`` is the member and the epoch."""
     from partlabel.training import trainer
 
     conformance = MethodConformance()
@@ -139,9 +142,9 @@ def test_killed_between_rounds(
     whole = conformance.train(scene, tmp_path / "whole" / "run", epochs=4)
     original = trainer.Trainer._end_epoch
 
-    def end_and_die(self: trainer.Trainer, *given: Any) -> None:
-        original(self, *given)
-        if (self.checkpoint.parent.name, self.progress.epoch) == where:
+    def end_and_die(self: trainer.Trainer, record: dict[str, Any]) -> None:
+        original(self, record)
+        if (self.checkpoint.parent.name, self.progress.epoch) == stop:
             raise KeyError("killed")
 
     with monkeypatch.context() as patched:
@@ -155,7 +158,7 @@ def test_killed_between_rounds(
             record.pop("images_per_second")
     assert same(*states)
     name = "memory-3" if options.get("redecide") else "memory"
-    same_memory(*(LabelMemory.open(run.folder / name) for run in (whole, cut)))
+    assert_same_memory(*(LabelMemory.open(run.folder / name) for run in (whole, cut)))
     assert not (cut.folder / "memory-1").exists()
 
 
@@ -165,8 +168,8 @@ def table(labels: Any) -> LabelTable:
     return LabelTable([f"{i}" for i in range(len(labels))], names, labels)
 
 
-def says(*scores: Any) -> Any:
-    """A ``predict`` that gives these logits in two batches, the second images first."""
+def predict_with(*scores: Any) -> Any:
+    """A ``predict`` function that yields these logits in two batches, the last images first."""
     logits = torch.tensor(np.asarray(scores), dtype=torch.float32)
 
     def predict(forward: Any = None) -> Any:
@@ -177,15 +180,15 @@ def says(*scores: Any) -> Any:
     return predict
 
 
-def after(curriculum: Curriculum, labels: LabelTable, *scores: Any, epochs: int = 9) -> Any:
-    """The labels to train on after a round for each of the scores."""
+def labels_after(curriculum: Curriculum, labels: LabelTable, *scores: Any, epochs: int = 9) -> Any:
+    """The labels to train on after one round for each of the scores."""
     curriculum.prepare(Task(labels, labels, epochs))
-    for epoch, said in zip(curriculum.epochs, scores, strict=True):
-        told = curriculum.before_epoch(epoch - 1, says(said))
+    for epoch, round_scores in zip(curriculum.epochs, scores, strict=True):
+        figures = curriculum.before_epoch(epoch - 1, predict_with(round_scores))
     dense = torch.from_numpy(labels.dense()).float()
-    found = curriculum.labels(Batch(torch.arange(len(dense)), dense, {})).numpy()
-    assert told["label_share"] == pytest.approx(np.mean(found != 0))
-    return found.tolist()
+    trained_on = curriculum.labels(Batch(torch.arange(len(dense)), dense, {})).numpy()
+    assert figures["label_share"] == pytest.approx(np.mean(trained_on != 0))
+    return trained_on.tolist()
 
 
 KNOWN = [[1, 0, 0], [0, -1, 0], [0, 0, 0], [0, 0, 0]]
@@ -194,36 +197,36 @@ FIRST = [[-9, 3, -0.5], [0.4, 9, -3], [-1, 0.1, 6], [2, -2, 0]]
 
 def test_strategies_by_hand() -> None:
     labels = table(KNOWN)
-    assert after(Curriculum("a", 2, [2]), labels, FIRST) == [
+    assert labels_after(Curriculum("a", 2, [2]), labels, FIRST) == [
         [1, 1, 0], [0, -1, -1], [0, 0, 1], [1, -1, 0],
     ]  # fmt: skip
-    assert after(Curriculum("c", 3, [2]), labels, FIRST) == [
+    assert labels_after(Curriculum("c", 3, [2]), labels, FIRST) == [
         [1, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, 0],
     ]  # fmt: skip
-    assert after(Curriculum("two-step"), labels, FIRST) == [
+    assert labels_after(Curriculum("two-step"), labels, FIRST) == [
         [1, 1, -1], [1, -1, -1], [-1, 1, 1], [1, -1, 1],
     ]  # fmt: skip
     # a quarter of the four unknown cells of one batch, and of the six of the other
-    assert after(Curriculum("b", 0.25, [2]), labels, FIRST) == [
+    assert labels_after(Curriculum("b", 0.25, [2]), labels, FIRST) == [
         [1, 1, 0], [0, -1, 0], [0, 0, 1], [1, 0, 0],
     ]  # fmt: skip
 
 
-def test_uncertainty_decides_and_the_mean_labels() -> None:
+def test_the_uncertainty_chooses_cells_and_the_mean_labels_them() -> None:
     labels = table(KNOWN)
-    spread = np.where(np.array(FIRST) == 9, 0, 1.0)  # sure of a cell that is known anyway
-    spread[0, 2] = spread[3, 2] = 0.25
-    assert after(Curriculum("e", 0.25, [2]), labels, [FIRST, spread]) == [
+    uncertainty = np.where(np.array(FIRST) == 9, 0, 1.0)  # 0 for a cell that is known
+    uncertainty[0, 2] = uncertainty[3, 2] = 0.25
+    assert labels_after(Curriculum("e", 0.25, [2]), labels, [FIRST, uncertainty]) == [
         [1, 0, -1], [0, -1, 0], [0, 0, 0], [0, 0, 1],
     ]  # fmt: skip
 
 
 def test_labels_stay_unless_redecided() -> None:
     labels, second = table(KNOWN), -np.array(FIRST) - 3
-    kept = after(Curriculum("a", 2, [2, 3]), labels, FIRST, second)
+    kept = labels_after(Curriculum("a", 2, [2, 3]), labels, FIRST, second)
     assert kept == [[1, 1, -1], [-1, -1, -1], [-1, -1, 1], [1, -1, -1]]
-    anew = after(Curriculum("a", 2, [2, 3], redecide=True), labels, FIRST, second)
-    assert anew == [[1, -1, -1], [-1, -1, 0], [-1, -1, -1], [-1, 0, -1]]
+    redecided = labels_after(Curriculum("a", 2, [2, 3], redecide=True), labels, FIRST, second)
+    assert redecided == [[1, -1, -1], [-1, -1, 0], [-1, -1, -1], [-1, 0, -1]]
 
 
 @pytest.mark.filterwarnings("ignore:the curriculum gave no label")
@@ -240,26 +243,26 @@ def test_known_labels_never_change(seed: int, strategy: Any, theta: float, redec
     curriculum.prepare(Task(table(labels), table(labels), epochs=8))
     shape = (2, *labels.shape) if strategy == "e" else labels.shape
     scores = [rng.normal(size=shape) for _ in curriculum.epochs]
-    found = np.array(after(curriculum, table(labels), *scores, epochs=8))
-    np.testing.assert_array_equal(found[labels != 0], labels[labels != 0])
-    assert set(np.unique(found)) <= {-1, 0, 1}
+    trained_on = np.array(labels_after(curriculum, table(labels), *scores, epochs=8))
+    np.testing.assert_array_equal(trained_on[labels != 0], labels[labels != 0])
+    assert set(np.unique(trained_on)) <= {-1, 0, 1}
 
 
 @given(st.integers(0, 2**32), st.floats(0, 1))
-def test_a_share_of_the_batch_is_that_of_a_sort(seed: int, theta: float) -> None:
+def test_the_share_of_a_batch_equals_a_sort(seed: int, theta: float) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.choice([-2.0, -0.5, 0.0, 0.5, 2.0], (3, 4))
     unknown = rng.random((3, 4)) < 0.6
-    found = largest_share(scores, unknown, theta)
-    places = [place for place in np.ndindex(3, 4) if unknown[place]]
-    places.sort(key=lambda place: -abs(scores[place]))
+    signs = largest_share(scores, unknown, theta)
+    cells = [cell for cell in np.ndindex(3, 4) if unknown[cell]]
+    cells.sort(key=lambda cell: -abs(scores[cell]))
     expected = np.zeros((3, 4))
-    for place in places[: round(theta * len(places))]:
-        expected[place] = 1 if scores[place] >= 0 else -1
-    np.testing.assert_array_equal(found, expected)
+    for cell in cells[: round(theta * len(cells))]:
+        expected[cell] = 1 if scores[cell] >= 0 else -1
+    np.testing.assert_array_equal(signs, expected)
 
 
-def test_thresholds_include_their_end() -> None:
+def test_thresholds_are_inclusive() -> None:
     scores = np.array([[-2.0, 2.0, 1.99, 0.0]])
     assert large(scores, 2.0).tolist() == [[-1, 1, 0, 0]]
     assert present_only(scores, 2.0).tolist() == [[0, 1, 0, 0]]
@@ -267,7 +270,7 @@ def test_thresholds_include_their_end() -> None:
 
 
 def test_dropout_passes_share_the_backbone() -> None:
-    """Mean and variance of the head under dropout against many single passes; one backbone pass."""
+    """Mean and variance equal those of many single passes, with one pass of the backbone."""
     method = PartialBce(curriculum="e", gnn=True, passes=4000)
     model = tiny_model(method, CLASSES).eval()
     calls: list[int] = []
@@ -287,27 +290,27 @@ def test_dropout_passes_share_the_backbone() -> None:
     np.testing.assert_allclose(variance.numpy(), passes.var(axis=0), rtol=0.3)
 
 
-def test_either_uncertainty() -> None:
+def test_the_variance_is_the_square_of_the_deviation() -> None:
     method = PartialBce(curriculum="e", passes=9)
     model = tiny_model(method, CLASSES).eval()
     pictures = torch.randint(0, 255, (2, 3, SIZE, SIZE), dtype=torch.uint8)
-    spreads = []
+    uncertainties = []
     for kind in ("variance", "deviation"):
         torch.manual_seed(0)
         curriculum = Curriculum("e", passes=9, uncertainty=kind)
         with torch.no_grad():
-            spreads.append(curriculum._with_dropout(model, pictures)[1])
-    torch.testing.assert_close(spreads[1] ** 2, spreads[0])
+            uncertainties.append(curriculum._with_dropout(model, pictures)[1])
+    torch.testing.assert_close(uncertainties[1] ** 2, uncertainties[0])
 
 
 @pytest.mark.parametrize("head", [Linear(8, 3, dropout=0.5), Weldon(8, 3, dropout=0.5)])
-def test_heads_drop_out(head: torch.nn.Module) -> None:
+def test_heads_have_dropout(head: torch.nn.Module) -> None:
     maps = torch.randn(2, 8, 4, 4)
     assert not torch.equal(head.train()(maps), head(maps))
     assert torch.equal(head.eval()(maps), head(maps))
 
 
-def test_the_graph_drops_out() -> None:
+def test_the_graph_network_has_dropout() -> None:
     refiner, logits = GraphRefiner(5, dropout=0.5), torch.randn(2, 5)
     assert not torch.equal(refiner.train()(logits), refiner(logits))
     assert torch.equal(refiner.eval()(logits), refiner(logits))
@@ -320,79 +323,82 @@ def test_rounds_are_those_of_the_paper() -> None:
     assert curriculum.epochs == [10, 15]
 
 
-def test_a_curriculum_that_finds_nothing_easy_says_so() -> None:
+def test_a_warning_if_the_curriculum_gave_no_label() -> None:
     labels = table(KNOWN)
     curriculum = Curriculum("a", 50, [2, 3])
     curriculum.prepare(Task(labels, labels, epochs=3))
-    curriculum.before_epoch(1, says(FIRST))
+    curriculum.before_epoch(1, predict_with(FIRST))
     with pytest.warns(PartlabelWarning, match="theta = 50"):
-        curriculum.before_epoch(2, says(FIRST))
+        curriculum.before_epoch(2, predict_with(FIRST))
 
 
-def test_labels_that_came_too_late_are_told(
+def test_a_note_if_pseudo_labels_had_no_effect(
     scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"curriculum": "a", "theta": 0, "relabel_at": [3]}
-    call = {"method": "partial-bce", "options": options, **MethodConformance.tiny, "epochs": 3}
-    kept = []
+    arguments = {"method": "partial-bce", "options": options, **MethodConformance.tiny, "epochs": 3}
+    results = []
     for keep in ("best", "last"):
-        run = train(scene / "partial.csv", scene / "images", tmp_path / keep, keep=keep, **call)
-        kept.append((run.record.best_epoch, "no effect" in capsys.readouterr().err))
-    assert kept[1] == (3, False)
-    assert kept[0] == (kept[0][0], kept[0][0] < 3)
+        run = train(
+            scene / "partial.csv", scene / "images", tmp_path / keep, keep=keep, **arguments
+        )
+        results.append((run.record.best_epoch, "no effect" in capsys.readouterr().err))
+    (best_epoch, has_note), last = results
+    assert last == (3, False)
+    assert has_note == (best_epoch < 3)
 
 
-def test_scores_that_are_no_numbers_give_no_labels() -> None:
+def test_scores_that_are_nan_are_an_error() -> None:
     labels = table(KNOWN)
     curriculum = Curriculum("a", 2, [2])
     curriculum.prepare(Task(labels, labels, epochs=3))
     with pytest.raises(JobError, match="NaN"):
-        curriculum.before_epoch(1, says(np.full((4, 3), np.nan)))
+        curriculum.before_epoch(1, predict_with(np.full((4, 3), np.nan)))
 
 
-def test_weak_labels_count_as_known_ones() -> None:
+def test_pseudo_labels_count_as_known_ones() -> None:
     labels = table(KNOWN)
     method = PartialBce(curriculum="a", theta=2, relabel_at=[2])
     method.prepare(Task(labels, labels, epochs=3))
     logits = torch.randn(4, 3, dtype=torch.float64)
     batch = Batch(torch.arange(4), torch.from_numpy(labels.dense()).float(), {})
     torch.testing.assert_close(method.cost(logits, batch), losses.partial_bce(logits, batch.labels))
-    assert method.before_epoch(0, says(FIRST)) == {}
-    method.before_epoch(1, says(FIRST))
-    complete = torch.tensor([[1, 1, 0], [0, -1, -1], [0, 0, 1], [1, -1, 0]])
-    torch.testing.assert_close(method.cost(logits, batch), losses.partial_bce(logits, complete))
+    assert method.before_epoch(0, predict_with(FIRST)) == {}
+    method.before_epoch(1, predict_with(FIRST))
+    completed = torch.tensor([[1, 1, 0], [0, -1, -1], [0, 0, 1], [1, -1, 0]])
+    torch.testing.assert_close(method.cost(logits, batch), losses.partial_bce(logits, completed))
 
 
 def test_rounds_are_logged_and_judged(scene: Path, tmp_path: Path) -> None:
-    """In percent as Table 2 counts: TP and TN are recalls among cells with a weak label."""
+    """As in Table 2 of the paper: TP and TN are recalls among cells with a pseudo-label."""
     options = {"curriculum": "b", "theta": 0.5, "relabel_at": [2, 3]}
     tiny = MethodConformance.tiny | {"epochs": 3}
-    call = {"method": "partial-bce", "options": options, **tiny}
-    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    arguments = {"method": "partial-bce", "options": options, **tiny}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
     truth = read_labels(scene / "labels.csv")
-    found = judge(run, truth)
+    figures = judge(run, truth)
     training = run.task().labels
-    weak, _ = LabelMemory.open(run.folder / "memory").read(np.arange(len(training)), 2)
+    signs, _ = LabelMemory.open(run.folder / "memory").read(np.arange(len(training)), 2)
     full = truth.subset([truth.ids.index(name) for name in training.ids]).dense()
-    given = weak != 0
-    assert found["label_share"] == pytest.approx(training.known + given.mean())
-    assert found["TP"] == pytest.approx(np.mean(weak[given & (full == 1)] == 1))
-    assert found["TN"] == pytest.approx(np.mean(weak[given & (full == -1)] == -1))
+    is_given = signs != 0
+    assert figures["label_share"] == pytest.approx(training.known + is_given.mean())
+    assert figures["TP"] == pytest.approx(np.mean(signs[is_given & (full == 1)] == 1))
+    assert figures["TN"] == pytest.approx(np.mean(signs[is_given & (full == -1)] == -1))
     shares = [line["label_share"] for line in run.history() if "label_share" in line]
     assert len(shares) == 2
-    assert shares[1] == pytest.approx(found["label_share"])
+    assert shares[1] == pytest.approx(figures["label_share"])
     assert training.known < shares[0] < shares[1] < 1
 
 
 @pytest.mark.parametrize("redecide", [False, True])
 def test_rounds_of_one_sign_or_replaced(redecide: bool, scene: Path, tmp_path: Path) -> None:
-    """Labels of one sign have an accuracy but no rates; replaced rounds are not shown."""
+    """Labels of one sign have an accuracy but no rates. Replaced rounds are not listed."""
     options = {"curriculum": "c", "theta": 0, "relabel_at": [2, 3], "redecide": redecide}
-    call = {"method": "partial-bce", "options": options, **MethodConformance.tiny, "epochs": 3}
-    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
-    found = judge(run, read_labels(scene / "labels.csv"))
-    assert 0 < found["pseudo_present_accuracy"] <= 1
-    assert not {"TP", "TN", "pseudo_absent_accuracy"} & set(found)
+    arguments = {"method": "partial-bce", "options": options, **MethodConformance.tiny, "epochs": 3}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
+    figures = judge(run, read_labels(scene / "labels.csv"))
+    assert 0 < figures["pseudo_present_accuracy"] <= 1
+    assert not {"TP", "TN", "pseudo_absent_accuracy"} & set(figures)
     training = run.task().labels
     tally = read_tally(run, None)
     assert tally is not None
@@ -400,7 +406,7 @@ def test_rounds_of_one_sign_or_replaced(redecide: bool, scene: Path, tmp_path: P
     assert [row[0] for row in rows] == (["2", "all"] if redecide else ["1", "2", "all"])
 
 
-def test_the_graph_is_on_any_head() -> None:
+def test_the_graph_network_refines_any_head() -> None:
     method = PartialBce(gnn=True)
     refined = method.refine(Weldon(8, 3), 3)
     assert isinstance(refined, Refined)
@@ -409,7 +415,7 @@ def test_the_graph_is_on_any_head() -> None:
     assert refined(torch.randn(2, 8, 4, 4)).shape == (2, 3)
 
 
-def test_g_by_its_value() -> None:
+def test_g_sets_alpha_and_beta() -> None:
     alpha, beta, gamma = PartialBce(g=20.0, gamma=2.0).weight
     assert alpha * 0.1**gamma + beta == pytest.approx(20)
     assert alpha + beta == pytest.approx(1)
@@ -436,12 +442,12 @@ def test_g_by_its_value() -> None:
         ({"curriculum": "two-step", "relabel_at": "2,3"}, "once"),
     ],
 )
-def test_settings_that_make_no_sense(options: dict[str, Any], word: str) -> None:
+def test_wrong_settings_are_errors(options: dict[str, Any], word: str) -> None:
     with pytest.raises(InputError, match=word):
         make_settings(method="partial-bce", options=options)
 
 
-def test_rounds_that_never_come_are_an_error() -> None:
+def test_rounds_after_the_last_epoch_are_an_error() -> None:
     labels = table(KNOWN)
     with pytest.raises(InputError, match="before epoch 30; "):
         Curriculum("a", relabel_at=[2, 2, 30]).prepare(Task(labels, labels, epochs=20))

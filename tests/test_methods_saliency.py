@@ -1,4 +1,4 @@
-"""sr: every row of its paper's ablation by hand, conformance whole and frozen."""
+"""sr: conformance, and each row of the paper's ablation against a plain computation."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,7 +31,7 @@ class TestSaliencyAlone(MethodConformance):
 
 
 class TestFrozen(MethodConformance):
-    """Views from a bank of cached maps."""
+    """With views from a bank of cached maps."""
 
     name = "sr"
     tiny = MethodConformance.tiny | {"frozen": "all", "view_bank": 1}
@@ -49,24 +49,24 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 class Maps(torch.nn.Module):
-    """In place of a backbone: its inputs are class maps already."""
+    """A backbone whose inputs are feature maps already."""
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         return maps
 
 
 def by_hand(row: str, weak: Any, strong: Any, labels: Any) -> float:
-    """A row of the ablation, cell by cell, with alpha 0.5, k 5 and tau 0.6."""
+    """The loss of a row of the ablation, cell by cell, with alpha 0.5, k 5 and tau 0.6."""
 
-    def score(place: Any, *, salient: bool) -> float:
-        top = np.sort(place.ravel())[-5:].mean()
-        return float(1 / (1 + np.exp(-(place.mean() + (0.5 * top if salient else 0.0)))))
+    def score(class_map: Any, *, salient: bool) -> float:
+        top = np.sort(class_map.ravel())[-5:].mean()
+        return float(1 / (1 + np.exp(-(class_map.mean() + (0.5 * top if salient else 0.0)))))
 
     def cost(p: float, label: int) -> float:
         return float(-np.log(p if label == 1 else 1 - p))
 
-    salient, crossed = row.startswith("SR"), "CR" in row
-    views = [weak, strong] if crossed else [weak]
+    salient, two_views = row.startswith("SR"), "CR" in row
+    views = [weak, strong] if two_views else [weak]
     known = [
         cost(score(view[cell], salient=salient), labels[cell])
         for view in views
@@ -74,15 +74,15 @@ def by_hand(row: str, weak: Any, strong: Any, labels: Any) -> float:
         if labels[cell]
     ]
     loss = sum(known) / (labels.size if row == "S-BCE" else len(known))
-    guessed = []
-    if crossed or row == "PL":
-        inside = row == "SR, CR with SR"
+    unknown = []
+    if two_views or row == "PL":
+        salient_consistency = row == "SR, CR with SR"
         for cell in np.ndindex(labels.shape):
-            p = score(weak[cell], salient=inside)
+            p = score(weak[cell], salient=salient_consistency)
             if labels[cell] == 0 and max(p, 1 - p) >= 0.6:
-                learner = strong if crossed else weak
-                guessed.append(cost(score(learner[cell], salient=inside), 1 if p > 0.5 else -1))
-    return loss + (sum(guessed) / len(guessed) if guessed else 0.0)
+                q = score((strong if two_views else weak)[cell], salient=salient_consistency)
+                unknown.append(cost(q, 1 if p > 0.5 else -1))
+    return loss + (sum(unknown) / len(unknown) if unknown else 0.0)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -94,7 +94,7 @@ def test_every_row_of_the_ablation(row: str) -> None:
     head = method.head(3, 3)
     assert isinstance(head, Saliency)
     assert head.classifier.bias is not None
-    with torch.no_grad():  # features are class maps
+    with torch.no_grad():  # so that class maps equal the features
         head.classifier.weight.copy_(torch.eye(3)[:, :, None, None])
         head.classifier.bias.zero_()
     model = Classifier(Maps(), head.double(), ["a", "b", "c"])  # type: ignore[arg-type]
@@ -105,8 +105,8 @@ def test_every_row_of_the_ablation(row: str) -> None:
     assert float(parts["loss"].detach()) == pytest.approx(by_hand(row, weak, strong, labels))
 
 
-def test_the_weak_view_is_not_taught_by_the_strong_one() -> None:
-    """Pseudo-labels have no gradient: where nothing is known, the weak view gets none."""
+def test_the_weak_view_gets_no_gradient_from_unknown_labels() -> None:
+    """Its predictions are targets. Without known labels it gets no gradient at all."""
     method = SaliencyRegularization()
     model = Classifier(Maps(), method.head(3, 3), ["a", "b", "c"]).train()  # type: ignore[arg-type]
     views = {name: torch.randn(2, 3, 4, 4).mul(9).requires_grad_() for name in ("weak", "strong")}
@@ -118,7 +118,7 @@ def test_the_weak_view_is_not_taught_by_the_strong_one() -> None:
     assert not views["weak"].grad.any()
 
 
-def test_one_backbone_pass_a_step() -> None:
+def test_one_backbone_pass_per_step() -> None:
     method, calls = SaliencyRegularization(), []
     backbone = Maps()
     backbone.register_forward_hook(lambda *_: calls.append(1))
@@ -137,8 +137,8 @@ def test_predictions_without_saliency() -> None:
     assert not torch.allclose(head.train()(maps), scores.mean(dim=(2, 3)))
 
 
-def test_all_known_and_wholly_unlabelled_images(scene: Path, tmp_path: Path) -> None:
-    """The paper's wider uses: full supervision, and a part of the images without any label."""
+def test_full_labels_and_images_without_labels(scene: Path, tmp_path: Path) -> None:
+    """The paper's other settings: all labels known, and some images without any known label."""
     table = read_labels(scene / "labels.csv")
     dense = simulate.hide(table, "dense", 0.5, split="train", holdout=0.2)
     for name, labels in (("full", table), ("half", dense)):
@@ -152,20 +152,20 @@ def test_all_known_and_wholly_unlabelled_images(scene: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize("method", ["em", "em-apl", "partial-bce", "bce"])
 def test_other_methods_with_this_head(method: str, scene: Path, tmp_path: Path) -> None:
     options = {"warmup": 1} if method == "em-apl" else {}
-    call: dict[str, Any] = {"method": method, "options": options, **MethodConformance.tiny}
-    call |= {"head": "saliency", "head_options": {"k": 2}}
-    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    arguments: dict[str, Any] = {"method": method, "options": options, **MethodConformance.tiny}
+    arguments |= {"head": "saliency", "head_options": {"k": 2}}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
     head = load(run.folder).head
     assert isinstance(head, Saliency)
     assert head.k == 2
 
 
-def test_positives_only_are_warned_of() -> None:
+def test_a_warning_if_only_present_labels_are_known() -> None:
     labels = LabelTable(["a"], ["x"], [[1]])
     with pytest.warns(PartlabelWarning, match="sr learns that everything is present"):
         SaliencyRegularization().prepare(Task(labels, labels, 1))
 
 
-def test_a_bank_needs_cached_features() -> None:
+def test_a_view_bank_needs_cached_features() -> None:
     with pytest.raises(InputError, match="--view-bank"):
         make_settings(method="sr", view_bank=2)

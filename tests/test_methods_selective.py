@@ -1,4 +1,4 @@
-"""Methods that decide in every batch what unknown labels count as: SPLC, CSL."""
+"""Methods that decide in every batch how unknown labels are treated: SPLC, CSL."""
 
 from pathlib import Path
 
@@ -43,8 +43,8 @@ class TestClassAwareSelective(MethodConformance):
     options = {"warmup": 1, "ignored": 1, "prior": 0.9}  # noqa: RUF012
     tiny = MethodConformance.tiny | {"epochs": 1}
 
-    def test_the_first_model_only_serves(self, scene: Path, tmp_path: Path) -> None:
-        """With no class frequent, one step of the model is the same whether there was a first."""
+    def test_the_first_model_only_estimates_frequencies(self, scene: Path, tmp_path: Path) -> None:
+        """Without frequent classes, one step gives the same weights with and without it."""
         step = {"optimizer": "sgd", "lr": 1.0, "batch": 64, "frozen": "all"}
         weights, runs = [], []
         for warmup in (0, 1):
@@ -61,40 +61,45 @@ class TestClassAwareSelective(MethodConformance):
         labels = LabelTable(list("abc"), ["x", "y"], [[1, -1]] * 3)
         method.prepare(Task(labels, self.validation(2), 1))
         logits = torch.tensor([[0.0, 2.0], [1.0, -3.0], [4.0, 0.5]])
-        parts = [(np.arange(2), logits[:2]), (np.array([2]), logits[2:])]
-        method.after_stage(0, lambda forward=None: iter(parts))
+        batches = [(np.arange(2), logits[:2]), (np.array([2]), logits[2:])]
+        method.after_stage(0, lambda forward=None: iter(batches))
         torch.testing.assert_close(method.frequency, torch.sigmoid(logits).mean(dim=0))
         method.prior = 0.1
         with pytest.warns(PartlabelWarning, match="larger prior"):
-            method.after_stage(0, lambda forward=None: iter(parts))
+            method.after_stage(0, lambda forward=None: iter(batches))
 
-    def test_positives_alone_train_no_first_model(self, scene: Path) -> None:
+    def test_warnings_if_all_unknown_labels_would_be_ignored(self, scene: Path) -> None:
         labels = read_labels(scene / "labels.csv")
-        only = LabelTable(labels.ids, labels.classes, np.maximum(labels.dense(), 0))
+        positives = LabelTable(labels.ids, labels.classes, np.maximum(labels.dense(), 0))
         with pytest.warns(PartlabelWarning, match="first model of csl"):
-            ClassAwareSelective(ignored=1).prepare(Task(only, labels, 1))
-        ClassAwareSelective(warmup=0, ignored=1).prepare(Task(only, labels, 1))
+            ClassAwareSelective(ignored=1).prepare(Task(positives, labels, 1))
+        ClassAwareSelective(warmup=0, ignored=1).prepare(Task(positives, labels, 1))
         with pytest.warns(PartlabelWarning, match="smaller ignored"):
-            ClassAwareSelective(warmup=0).prepare(Task(only, labels, 1))
+            ClassAwareSelective(warmup=0).prepare(Task(positives, labels, 1))
 
     def test_settings_reach_the_loss(self) -> None:
-        given = {"ignored": 1, "gamma_positive": 0.5, "gamma_negative": 1.5, "gamma_unknown": 3.0}
-        method = ClassAwareSelective(**given, prior=0.3)  # type: ignore[arg-type]
+        settings = {
+            "ignored": 1,
+            "gamma_positive": 0.5,
+            "gamma_negative": 1.5,
+            "gamma_unknown": 3.0,
+        }
+        method = ClassAwareSelective(**settings, prior=0.3)  # type: ignore[arg-type]
         labels = LabelTable(list("ab"), ["x", "y", "z"], [[1, 0, 0], [-1, 0, 0]])
         method.prepare(Task(labels, labels, 1))
         method.frequency.copy_(torch.tensor([0.1, 0.31, 0.29]))
         logits, dense = torch.randn(2, 3), torch.from_numpy(labels.dense()).float()
-        expected = losses.selective(logits, dense, 0.3, prior=method.frequency, **given)  # type: ignore[arg-type]
+        expected = losses.selective(logits, dense, 0.3, prior=method.frequency, **settings)  # type: ignore[arg-type]
         assert float(method.cost(logits, Batch(torch.arange(2), dense, {}))) == float(expected)
 
 
-class TestClassAwareSelectiveTaught(MethodConformance):
-    """With a running mean of the weights, which starts again after the first model."""
+class TestClassAwareSelectiveWithTeacher(MethodConformance):
+    """With a teacher, which starts again after the first model."""
 
     name = "csl"
     options = {"warmup": 1, "ignored": 1, "prior": 0.9}  # noqa: RUF012
     tiny = MethodConformance.tiny | {"epochs": 1, "ema": 0.9}
 
     def test_the_teacher_starts_again(self, scene: Path, tmp_path: Path) -> None:
-        place = load_state(self.train(scene, tmp_path / "run").checkpoint)["progress"]
-        assert place["total_steps"] == 2 * place["teacher_steps"] > 0
+        progress = load_state(self.train(scene, tmp_path / "run").checkpoint)["progress"]
+        assert progress["total_steps"] == 2 * progress["teacher_steps"] > 0

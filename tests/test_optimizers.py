@@ -1,4 +1,4 @@
-"""L-BFGS: the minimum that scikit-learn finds by another solver, class by class."""
+"""L-BFGS reaches the minimum that scikit-learn finds; which settings cannot be used with it."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from partlabel.training.train import train
 DECAY = 1e-5
 
 
-def fit(scene: Path, out: Path, **more: Any) -> Run:
+def fit(scene: Path, out: Path, **changes: Any) -> Run:
     return train(
         scene / "partial.csv",
         scene / "images",
@@ -39,12 +39,12 @@ def fit(scene: Path, out: Path, **more: Any) -> Run:
             "optimizer": "lbfgs",
             "weight_decay": DECAY,
             "keep": "last",
-            **more,
+            **changes,
         },
     )
 
 
-def test_the_head_is_that_of_scikit_learn(scene: Path, tmp_path: Path) -> None:
+def test_the_head_equals_that_of_scikit_learn(scene: Path, tmp_path: Path) -> None:
     run = fit(scene, tmp_path / "run", epochs=30)
     model = run.classifier()
     table = read_labels(scene / "partial.csv").split("train")
@@ -55,7 +55,7 @@ def test_the_head_is_that_of_scikit_learn(scene: Path, tmp_path: Path) -> None:
         inputs,
         np.arange(len(table)),
         len(table),
-        forward=lambda model, seen: model.backbone(seen).mean(dim=(2, 3)),
+        forward=lambda model, inputs: model.backbone(inputs).mean(dim=(2, 3)),
     )
     rows, means = next(predictions)
     features = means.numpy()
@@ -65,17 +65,17 @@ def test_the_head_is_that_of_scikit_learn(scene: Path, tmp_path: Path) -> None:
     assert isinstance(head, nn.Linear)
     for j in range(labels.shape[1]):
         known = labels[:, j] != 0
-        # our cost is divided by the number of all cells, theirs is a sum over known ones
+        # our cost is divided by the number of all cells, that of scikit-learn is a sum
         exact = LogisticRegression(C=1 / (DECAY * labels.size), tol=1e-9, max_iter=100_000)
         exact.fit(features[known], labels[known, j])
         weight, bias = head.weight[j].detach().numpy(), head.bias[j].item()
-        said, expected = features @ weight + bias, exact.decision_function(features)
-        assert np.ptp(expected) > 1  # it has something to say
-        np.testing.assert_allclose(said, expected, rtol=0, atol=0.01 * np.ptp(expected))
+        logits, expected = features @ weight + bias, exact.decision_function(features)
+        assert np.ptp(expected) > 1  # the classifier is not trivial
+        np.testing.assert_allclose(logits, expected, rtol=0, atol=0.01 * np.ptp(expected))
 
 
 def test_weight_decay_is_part_of_the_cost() -> None:
-    """(w - 1)^2 + 6/2 w^2 is smallest at 1/4; what is not decayed reaches its own minimum."""
+    """(w - 1)^2 + 6/2 w^2 has its minimum at 1/4; without decay the minimum is at 1."""
     weight, bias = (nn.Parameter(torch.zeros(1)) for _ in range(2))
     groups: list[dict[str, Any]] = [
         {"params": [weight], "lr": 1.0, "weight_decay": 6.0},
@@ -83,56 +83,57 @@ def test_weight_decay_is_part_of_the_cost() -> None:
     ]
     optimizer = WholeBatch(groups, lr=1.0)
 
-    def ask() -> float:
+    def closure() -> float:
         optimizer.zero_grad()
         cost = (weight - 1).square().sum() + (bias - 1).square().sum()
         cost.backward()  # type: ignore[no-untyped-call]
         return float(cost.detach())
 
-    assert optimizer.step(ask) == pytest.approx(2.0)  # what it cost before
+    assert optimizer.step(closure) == pytest.approx(2.0)  # the cost before the step
     assert weight.item() == pytest.approx(0.25, abs=1e-4)
     assert bias.item() == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize(
-    "call",
+    "settings",
     [
         {},
-        {"method": "em-apl", "options": {"warmup": 1}},  # its cost changes
+        {"method": "em-apl", "options": {"warmup": 1}},  # pseudo-labels change the cost
         {
             "method": "imcl",
             "options": {"solve": True},
             "optimizer": "adam",
             "batch": 8,
-            "schedule": "cosine",  # of the other stage
+            "schedule": "cosine",  # of the second stage
             "lr_warmup": 0.5,
         },
     ],
 )
 def test_a_run_that_was_stopped_ends_in_the_same_bits(
-    call: dict[str, Any], scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from partlabel.training import trainer
 
-    whole = fit(scene, tmp_path / "whole", epochs=4, **call)
+    whole = fit(scene, tmp_path / "whole", epochs=4, **settings)
     original, stops = trainer.Trainer._save, [1, 2]
 
-    def stop_after(self: trainer.Trainer, *, force: bool = False) -> None:
-        ended = bool(stops) and self.progress.epoch == stops[0] and self.progress.step == 0
-        original(self, force=force or ended)
-        if ended:
+    def save_and_stop(self: trainer.Trainer, *, force: bool = False) -> None:
+        is_stop = bool(stops) and self.progress.epoch == stops[0] and self.progress.step == 0
+        original(self, force=force or is_stop)
+        if is_stop:
             stops.pop(0)
             raise KeyError("stop")
 
-    monkeypatch.setattr(trainer.Trainer, "_save", stop_after)
+    monkeypatch.setattr(trainer.Trainer, "_save", save_and_stop)
     for _ in range(2):
         with pytest.raises(KeyError, match="stop"):
-            fit(scene, tmp_path / "cut", epochs=4, resume=True, **call)
-    cut = fit(scene, tmp_path / "cut", epochs=4, resume=True, **call)
+            fit(scene, tmp_path / "cut", epochs=4, resume=True, **settings)
+    cut = fit(scene, tmp_path / "cut", epochs=4, resume=True, **settings)
     states = [load_state(run.checkpoint) for run in (whole, cut)]
     for part in ("model", "best", "optimizer", "method"):
         assert same(*(state[part] for state in states)), part
-    assert states[0]["optimizer"]["state"], "the optimiser remembers something"
+    assert states[0]["optimizer"]["state"], "the optimiser has a state"
 
 
 @pytest.mark.parametrize(
@@ -150,24 +151,24 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(
         ({"method": "lac"}, "cannot take all images at once"),
     ],
 )
-def test_what_does_not_go_with_it(change: dict[str, Any], message: str) -> None:
+def test_settings_without_effect_on_lbfgs_are_errors(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_settings(**{"method": "bce", "optimizer": "lbfgs", "frozen": "all", **change})
 
 
-def test_a_warm_up_that_is_solved() -> None:
-    call: dict[str, Any] = {"method": "imcl", "options": {"solve": True}, "epochs": 6}
-    settings = make_settings(**call, frozen="all", lr=3e-4, batch=16)
+def test_a_warm_up_by_lbfgs() -> None:
+    arguments: dict[str, Any] = {"method": "imcl", "options": {"solve": True}, "epochs": 6}
+    settings = make_settings(**arguments, frozen="all", lr=3e-4, batch=16)
     first, last = METHODS["imcl"](**settings.options).stages(6, None)
     assert (first.optimizer, first.lr, first.epochs) == ("lbfgs", 1.0, 3)
     assert (last.optimizer, last.lr) == (None, None)
     with pytest.raises(InputError, match="--frozen"):
-        make_settings(**call)
+        make_settings(**arguments)
     with pytest.raises(InputError, match="without a warmup"):
         make_settings(method="imcl", options={"solve": True, "warmup": 0}, frozen="all")
 
 
-def test_its_rate_is_one_unless_said() -> None:
+def test_the_default_learning_rate_of_lbfgs_is_one() -> None:
     assert make_settings(method="bce", optimizer="lbfgs", frozen="all").lr == 1
     assert make_settings(method="bce", optimizer="lbfgs", frozen="all", lr=0.5).lr == 0.5
     assert make_settings(method="bce", frozen="all").lr == 1e-3

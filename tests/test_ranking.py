@@ -68,7 +68,7 @@ def test_completed_labels() -> None:
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(5, 4)) * 3, rng.integers(-1, 2, (5, 4))
     x = torch.from_numpy(logits).requires_grad_()
-    completed = losses.complete(x, torch.from_numpy(labels), 0.25)
+    completed = losses.completed_labels(x, torch.from_numpy(labels), 0.25)
     for cell in np.ndindex(5, 4):
         y = labels[cell] or 2 / (1 + np.exp(-logits[cell])) - 1
         assert float(completed[cell].detach()) == pytest.approx(y if y > 0 else 0.25 * y)

@@ -21,9 +21,9 @@ from partlabel.metrics import evaluate
 from partlabel.metrics.guarantee import Guarantee, Guarantees, Limit
 from partlabel.output.report import build_report
 from partlabel.output.report.bootstrap import draw_rows, intervals, sample_count
-from partlabel.output.report.examples import describe
 from partlabel.output.report.guarantee_table import guarantees
 from partlabel.output.report.learning_curves import axis_range, draw_curves, draw_small_panels
+from partlabel.output.report.sample_images import describe
 from partlabel.output.report.section import decimal
 from partlabel.training.run import Run
 from reports import TINY, Workspace, cells, page_of, section
@@ -232,7 +232,7 @@ def make_assessment(guarantees: Guarantees) -> Assessment:
 
 def test_a_pool_is_one_row_of_the_guarantees() -> None:
     pool, own = Guarantee(Limit(2.0, 40, 39), "pooled"), Guarantee(Limit(1.0, 50, 49), "class")
-    nothing = Guarantee(Limit(), "")
+    nothing = Guarantee(Limit(), None)
     classes = ["a", "b", "c", "d"]
     assessment = make_assessment(Guarantees([pool, own, pool, nothing], [own] * 4))
     (part,) = guarantees(assessment, classes, "")
@@ -250,7 +250,7 @@ def test_a_pool_is_one_row_of_the_guarantees() -> None:
 
 def test_a_report_does_not_promise(page: str) -> None:
     assert section(page, "What <code>complete</code> guarantees")
-    assert "guarantee" not in page.lower()
+    assert "promise" not in page.lower()
 
 
 @given(st.floats(-1e6, 1e6))

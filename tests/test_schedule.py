@@ -1,4 +1,4 @@
-"""Learning rates against torch's own schedulers."""
+"""Learning rate schedules, compared with those of torch."""
 
 from typing import Any
 
@@ -22,10 +22,10 @@ def rates_of(make: Any, lr: float) -> list[float]:
 
 
 def test_cosine_and_onecycle_as_in_torch() -> None:
-    moments = [step / (STEPS - 1) for step in range(STEPS)]
+    positions = [step / (STEPS - 1) for step in range(STEPS)]
     cosine = rates_of(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, STEPS - 1), 1.0)
-    assert [factor("cosine", moment) for moment in moments] == pytest.approx(cosine, abs=1e-9)
-    # torch counts the rise in whole steps: 0.3 * 51 - 1 = 14.3; take a length where both agree
+    assert [factor("cosine", position) for position in positions] == pytest.approx(cosine, abs=1e-9)
+    # torch ends the rise at step pct_start * total - 1; here that is 30% of the last step, as ours
     total = 51
     onecycle = []
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
@@ -41,8 +41,8 @@ def test_cosine_and_onecycle_as_in_torch() -> None:
         optimizer.step()
         if len(onecycle) < total:
             scheduler.step()
-    ours = [factor("onecycle", step / (total - 1)) for step in range(total)]
-    assert ours == pytest.approx(onecycle, abs=1e-6)
+    factors = [factor("onecycle", step / (total - 1)) for step in range(total)]
+    assert factors == pytest.approx(onecycle, abs=1e-6)
 
 
 def test_step_and_warmup() -> None:

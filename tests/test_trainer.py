@@ -1,4 +1,4 @@
-"""What the contract promises to methods with stages, state, randomness and relabelling."""
+"""The trainer with a method that has stages, state, random choices and relabelling; kept epochs."""
 
 import os
 import signal
@@ -29,18 +29,18 @@ TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "siz
 
 
 class Busy(FollowsStages):
-    """A method that uses everything: stages, own parameters, buffers, randomness, relabelling."""
+    """A method with stages, its own parameters, buffers, random choices and relabelling."""
 
     weight: torch.Tensor
-    seen: torch.Tensor
+    images_seen: torch.Tensor
     prior: torch.Tensor
-    in_one_batch = False  # it counts batches
+    in_one_batch = False  # the loss changes a buffer
 
     def __init__(self, relabel_at: tuple[int, ...] = (1,), scale: float = 1.0) -> None:
         super().__init__()
         self.relabel_at, self.scale, self.stage = relabel_at, scale, -1
         self.weight = torch.nn.Parameter(torch.ones(()))
-        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("images_seen", torch.zeros(()))
         self.register_buffer("prior", torch.zeros(1))
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
@@ -58,7 +58,7 @@ class Busy(FollowsStages):
             return {}
         total = torch.zeros(1)
         for _, logits in predict(
-            lambda model, x: model.head(torch.dropout(model.backbone(x), 0.5, True))
+            lambda model, inputs: model.head(torch.dropout(model.backbone(inputs), 0.5, True))
         ):
             total = total + logits.sigmoid().sum()
         self.prior = total + torch.rand(1)
@@ -66,7 +66,7 @@ class Busy(FollowsStages):
 
     def loss(self, model: Any, batch: Any) -> dict[str, torch.Tensor]:
         assert self.stage >= 0 or not self.training
-        self.seen += len(batch)
+        self.images_seen += len(batch)
         logits = torch.dropout(model(batch.views["weak"]), 0.1, True)
         cost = losses.bce(logits, batch.labels) * self.scale
         pull = (self.weight - cost.detach()) ** 2 + 1e-6 * (self.prior * self.weight).sum()
@@ -94,7 +94,7 @@ class TestBusy(MethodConformance):
         return method
 
 
-def test_a_stage_that_trains_the_head_leaves_the_backbone_alone(
+def test_a_stage_that_trains_the_head_does_not_change_the_backbone(
     scene: Path, tmp_path: Path
 ) -> None:
     class HeadOnly(Busy):
@@ -107,12 +107,12 @@ def test_a_stage_that_trains_the_head_leaves_the_backbone_alone(
         out = tmp_path / str(epochs)
         train(scene / "labels.csv", scene / "images", out, method="busy", epochs=epochs, **TINY)
         states.append(load_state(out / "last.safetensors")["model"])
-    upper = [{k: v for k, v in s.items() if k.startswith("backbone.")} for s in states]
-    assert same(*upper)
+    backbones = [{k: v for k, v in s.items() if k.startswith("backbone.")} for s in states]
+    assert same(*backbones)
     assert not same(*states)
 
 
-def test_a_stage_is_measured_by_itself(
+def test_patience_counts_within_a_stage(
     monkeypatch: pytest.MonkeyPatch, scene: Path, tmp_path: Path
 ) -> None:
     values = iter([0.9, 0.5, 0.6, 0.7, 0.8, 0.85])
@@ -133,16 +133,23 @@ def test_a_stage_is_measured_by_itself(
 def test_settings_that_are_lists(scene: Path, tmp_path: Path) -> None:
     settings = make_settings(method="busy", options={"relabel_at": "1,2", "scale": "0.5"})
     assert settings.options == {"relabel_at": (1, 2), "scale": 0.5}
-    call: dict[str, Any] = {"method": "busy", "options": {"relabel_at": "1,2"}, "epochs": 2, **TINY}
+    arguments: dict[str, Any] = {
+        "method": "busy",
+        "options": {"relabel_at": "1,2"},
+        "epochs": 2,
+        **TINY,
+    }
     for _ in range(2):
-        run = train(scene / "labels.csv", scene / "images", tmp_path / "r", resume=True, **call)
+        run = train(
+            scene / "labels.csv", scene / "images", tmp_path / "r", resume=True, **arguments
+        )
     assert run.record.finished
-    call["options"] = {"relabel_at": "1"}
+    arguments["options"] = {"relabel_at": "1"}
     with pytest.raises(InputError, match="was started with options"):
-        train(scene / "labels.csv", scene / "images", tmp_path / "r", resume=True, **call)
+        train(scene / "labels.csv", scene / "images", tmp_path / "r", resume=True, **arguments)
 
 
-def test_resuming_with_other_labels_is_refused(scene: Path, tmp_path: Path) -> None:
+def test_resuming_with_other_labels_is_an_error(scene: Path, tmp_path: Path) -> None:
     table = read_labels(scene / "labels.csv")
     train(table, scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
     flipped = table.with_cells(table.cells.with_values(-table.cells.values))
@@ -152,26 +159,28 @@ def test_resuming_with_other_labels_is_refused(scene: Path, tmp_path: Path) -> N
         )
 
 
-def test_labels_of_a_model_stay_so_and_are_no_truth(scene: Path, tmp_path: Path) -> None:
+def test_labels_of_a_model_keep_their_source_and_are_not_evaluated_on(
+    scene: Path, tmp_path: Path
+) -> None:
     table = read_labels(scene / "labels.csv")
     cells = table.cells
     sources = np.zeros(len(cells.values), dtype=np.int8)
     sources[::3] = MODEL
     mixed = table.with_cells(Cells(cells.starts, cells.columns, cells.values, None, sources))
     run = train(mixed, scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
-    done = complete(run, 0.9).table
-    assert np.array_equal(done.cells.sources_or_human(), sources)
-    assert np.array_equal(done.dense(), table.dense())
-    machine = table.with_cells(cells.where(sources == MODEL))
-    only = Cells(machine.cells.starts, machine.cells.columns, machine.cells.values, None,
-                 np.full(len(machine.cells.values), MODEL, np.int8))  # fmt: skip
+    completed = complete(run, 0.9).table
+    assert np.array_equal(completed.cells.sources_or_human(), sources)
+    assert np.array_equal(completed.dense(), table.dense())
+    model_cells = cells.where(sources == MODEL)
+    model_cells = Cells(model_cells.starts, model_cells.columns, model_cells.values, None,
+                        np.full(len(model_cells.values), MODEL, np.int8))  # fmt: skip
     with pytest.raises(InputError, match="labels given by humans"):
-        evaluate_run(run, machine.with_cells(only), scene / "images")
-    people = table.with_cells(cells.where(sources == HUMAN))
-    measured = evaluate_run(run, mixed, scene / "images")
-    assert measured.per_class.present.sum() == people.counts().present.sum()
-    assert dict(measured) == pytest.approx(
-        dict(evaluate_run(run, people, scene / "images")), nan_ok=True
+        evaluate_run(run, table.with_cells(model_cells), scene / "images")
+    human_labels = table.with_cells(cells.where(sources == HUMAN))
+    figures = evaluate_run(run, mixed, scene / "images")
+    assert figures.per_class.present.sum() == human_labels.counts().present.sum()
+    assert dict(figures) == pytest.approx(
+        dict(evaluate_run(run, human_labels, scene / "images")), nan_ok=True
     )
 
 
@@ -187,8 +196,8 @@ def test_classes_left_out_keep_their_labels(scene: Path, tmp_path: Path) -> None
         table, scene / "images", tmp_path / "r", method="bce", epochs=1, drop_empty=True, **TINY
     )
     assert run.record.classes == list(table.classes)[:5]
-    done = complete(run, 0.9).table
-    assert np.array_equal(done.dense(), table.dense())
+    completed = complete(run, 0.9).table
+    assert np.array_equal(completed.dense(), table.dense())
 
 
 def test_confident_scores_do_not_tie() -> None:
@@ -197,18 +206,20 @@ def test_confident_scores_do_not_tie() -> None:
     assert len(np.unique(scores[1:])) == 3
 
 
-def test_nothing_readable_is_an_error(scene: Path, tmp_path: Path) -> None:
+def test_no_readable_image_is_an_error(scene: Path, tmp_path: Path) -> None:
     images = tmp_path / "images"
     images.mkdir()
     for name in read_labels(scene / "labels.csv").ids:
-        (images / name).write_bytes(b"no picture")
+        (images / name).write_bytes(b"not an image")
     for frozen in ("nothing", "all"):
-        call: dict[str, Any] = {"method": "bce", "frozen": frozen, "epochs": 1, **TINY}
+        arguments: dict[str, Any] = {"method": "bce", "frozen": frozen, "epochs": 1, **TINY}
         with (
             pytest.warns(UserWarning, match="left out"),
             pytest.raises(JobError, match="no training"),
         ):
-            train(scene / "labels.csv", images, tmp_path / frozen, cache=tmp_path / "c", **call)
+            train(
+                scene / "labels.csv", images, tmp_path / frozen, cache=tmp_path / "c", **arguments
+            )
 
 
 def test_runs_without_weights_do_not_load(scene: Path, tmp_path: Path) -> None:
@@ -225,11 +236,11 @@ def test_runs_without_weights_do_not_load(scene: Path, tmp_path: Path) -> None:
         **TINY,
     )
     for name in ("best.safetensors", "backbone.safetensors"):
-        good = (tmp_path / "r" / name).read_bytes()
+        content = (tmp_path / "r" / name).read_bytes()
         save_state(tmp_path / "r" / name, {})
         with pytest.raises(InputError, match="weights do not fit"):
             load(tmp_path / "r")
-        (tmp_path / "r" / name).write_bytes(good)
+        (tmp_path / "r" / name).write_bytes(content)
     assert load(tmp_path / "r").classes
 
 
@@ -242,18 +253,18 @@ def test_evaluate_without_common_classes(scene: Path, tmp_path: Path) -> None:
         evaluate_run(Run(run.folder), other, scene / "images")
 
 
-def test_the_last_epoch_is_kept_if_asked(scene: Path, tmp_path: Path) -> None:
-    call: dict[str, Any] = {"method": "bce", "lr": 0.05, **TINY, "epochs": 6}
+def test_keep_last_keeps_the_last_epoch(scene: Path, tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"method": "bce", "lr": 0.05, **TINY, "epochs": 6}
     for keep in ("best", "last"):
-        train(scene / "labels.csv", scene / "images", tmp_path / keep, keep=keep, **call)
+        train(scene / "labels.csv", scene / "images", tmp_path / keep, keep=keep, **arguments)
     best, last = Run(tmp_path / "best"), Run(tmp_path / "last")
-    assert best.record.best_epoch < 6  # else this says nothing
+    assert best.record.best_epoch < 6  # else this tests nothing
     assert last.record.best_epoch == 6
-    kept = load_state(last.folder / "best.safetensors")
-    assert same(kept, load_state(last.checkpoint)["model"])
+    kept_weights = load_state(last.folder / "best.safetensors")
+    assert same(kept_weights, load_state(last.checkpoint)["model"])
 
 
-def test_a_press_in_an_inner_block_is_left_to_the_outer_one() -> None:
+def test_ctrl_c_in_an_inner_block_also_interrupts_the_outer_one() -> None:
     with interruptible() as outer:
         with interruptible() as inner:
             os.kill(os.getpid(), signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Trainings as users run them: caches, kills, bad input."""
+"""Trainings as users run them: caches, stopped processes, commands, wrong input."""
 
 import json
 import re
@@ -32,7 +32,14 @@ TINY: dict[str, Any] = {
     "batch": 8,
     "reserve": 0,
 }
-WORDS = ["--backbone", "test_efficientnet", "--weights", "none", "--size", "64", "--batch", "8"]
+TINY_NETWORK = ["--backbone", "test_efficientnet", "--weights", "none", "--size", "64"]
+
+
+def train_command(labels: Path, scene: Path, method: str) -> list[str]:
+    """The arguments of `partlabel train` on the images of a scene, with a tiny network."""
+    images = str(scene / "images")
+    words = ["train", str(labels), "--images", images, "--method", method, "--batch", "8"]
+    return words + TINY_NETWORK
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +51,22 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("frozen", ["all", "lower"])
 def test_cached_features_train_like_computed_ones(frozen: str, scene: Path, tmp_path: Path) -> None:
-    call: dict[str, Any] = {"method": "bce", "frozen": frozen, "epochs": 2, **TINY}
+    arguments: dict[str, Any] = {"method": "bce", "frozen": frozen, "epochs": 2, **TINY}
     images, cache = tmp_path / "images", tmp_path / "cache"
     images.mkdir()
     for path in (scene / "images").iterdir():
         (images / path.name).write_bytes(path.read_bytes())
-    train(scene / "labels.csv", images, tmp_path / "a", cache=cache, **call)
+    train(scene / "labels.csv", images, tmp_path / "a", cache=cache, **arguments)
     store = next(cache.glob("*/maps"))
     before = store.stat().st_mtime_ns
     for path in list(images.iterdir())[:5]:
-        path.rename(images / f"renamed-{path.name}")  # found by content, whatever it is called
+        path.rename(images / f"renamed-{path.name}")  # the cache finds images by content
     table = read_labels(scene / "labels.csv")
     names = [
         p.name for p in sorted(images.iterdir(), key=lambda p: p.name.removeprefix("renamed-"))
     ]
     renamed = LabelTable(names, table.classes, table.dense(), table.splits)
-    train(renamed, images, tmp_path / "b", cache=cache, **call)
+    train(renamed, images, tmp_path / "b", cache=cache, **arguments)
     assert store.stat().st_mtime_ns == before
     scores = load(tmp_path / "a").predict(sorted((scene / "images").iterdir()))
     assert scores.shape == (60, 4)
@@ -67,8 +74,14 @@ def test_cached_features_train_like_computed_ones(frozen: str, scene: Path, tmp_
 
 def test_cached_pixels_change_nothing(scene: Path, tmp_path: Path) -> None:
     for name, cached in (("a", False), ("b", True), ("c", True)):
-        call: dict[str, Any] = {"method": "bce", "epochs": 1, "cache_pixels": cached, **TINY}
-        train(scene / "labels.csv", scene / "images", tmp_path / name, cache=tmp_path / "x", **call)
+        arguments: dict[str, Any] = {"method": "bce", "epochs": 1, "cache_pixels": cached, **TINY}
+        train(
+            scene / "labels.csv",
+            scene / "images",
+            tmp_path / name,
+            cache=tmp_path / "x",
+            **arguments,
+        )
     states = [load_state(tmp_path / run / "best.safetensors") for run in "abc"]
     assert same(states[0], states[1])
     assert same(states[1], states[2])
@@ -94,65 +107,60 @@ def test_report(scene: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", ["linear", "saliency"])
 def test_reduced_features(head: str, scene: Path, tmp_path: Path) -> None:
-    """The model that is loaded sees pictures as the one that was trained saw reduced maps."""
-    call: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 2, "head": head, **TINY}
-    call |= {"reduce": 5, "cache": tmp_path / "c"}
-    run = train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
+    """A loaded model scores images as the trained model scores cached, reduced maps."""
+    arguments: dict[str, Any] = {
+        "method": "bce",
+        "frozen": "all",
+        "epochs": 2,
+        "head": head,
+        **TINY,
+    }
+    arguments |= {"reduce": 5, "cache": tmp_path / "c"}
+    run = train(scene / "labels.csv", scene / "images", tmp_path / "r", **arguments)
     table = read_labels(scene / "labels.csv").split("test")
-    by_maps = evaluate_run(run, table)["mAP"]
+    from_maps = evaluate_run(run, table)["mAP"]
     model = load(run.folder)
     assert model.backbone.channels == 5
     scores = model.predict(scene / "images" / name for name in table.ids)
-    by_pictures = metrics.evaluate(scores, table)["mAP"]
-    assert by_maps == pytest.approx(by_pictures, abs=0.02)
-    again = train(scene / "labels.csv", scene / "images", tmp_path / "s", **call)
-    assert same(*(load_state(one.folder / "best.safetensors") for one in (run, again)))
+    from_images = metrics.evaluate(scores, table)["mAP"]
+    assert from_maps == pytest.approx(from_images, abs=0.02)
+    repeated = train(scene / "labels.csv", scene / "images", tmp_path / "s", **arguments)
+    assert same(*(load_state(each.folder / "best.safetensors") for each in (run, repeated)))
     with pytest.raises(InputError, match="--frozen"):
-        train(scene / "labels.csv", scene / "images", tmp_path / "t", **call | {"frozen": "lower"})
+        train(
+            scene / "labels.csv",
+            scene / "images",
+            tmp_path / "t",
+            **arguments | {"frozen": "lower"},
+        )
 
 
-def test_a_cut_off_cache_is_mended(scene: Path, tmp_path: Path) -> None:
-    call: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 1, **TINY}
-    train(scene / "labels.csv", scene / "images", tmp_path / "a", cache=tmp_path / "c", **call)
+def test_a_truncated_cache_is_repaired(scene: Path, tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 1, **TINY}
+    train(scene / "labels.csv", scene / "images", tmp_path / "a", cache=tmp_path / "c", **arguments)
     store = next((tmp_path / "c").glob("*/maps"))
     whole = store.read_bytes()
     store.write_bytes(whole[: len(whole) * 2 // 3 + 7])
-    train(scene / "labels.csv", scene / "images", tmp_path / "b", cache=tmp_path / "c", **call)
-    mended, before = (np.frombuffer(b, np.float16) for b in (store.read_bytes(), whole))
-    np.testing.assert_allclose(mended, before, rtol=1e-2, atol=1e-3)  # batches were cut elsewhere
+    train(scene / "labels.csv", scene / "images", tmp_path / "b", cache=tmp_path / "c", **arguments)
+    repaired, before = (np.frombuffer(b, np.float16) for b in (store.read_bytes(), whole))
+    # not exactly equal: images are computed in other batches
+    np.testing.assert_allclose(repaired, before, rtol=1e-2, atol=1e-3)
     a, b = (load_state(tmp_path / run / "best.safetensors") for run in "ab")
     torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
 def test_killed_processes_resume_to_the_same_bits(scene: Path, tmp_path: Path) -> None:
-    """Real processes, killed without warning at several moments."""
+    """Real processes, killed with SIGKILL at several times."""
     script = (
         "import sys; from partlabel.training import trainer; trainer._SAVE_EVERY = 0.0;"
         "from partlabel.cli import main; sys.exit(main(sys.argv[1:]))"
     )
-    words = [
-        "train",
-        str(scene / "labels.csv"),
-        "--images",
-        str(scene / "images"),
-        "--method",
-        "an",
-    ]
-    words += [
-        *WORDS,
-        "--epochs",
-        "6",
-        "--optimizer",
-        "sgd",
-        "--schedule",
-        "onecycle",
-        "--ema",
-        "0.9",
-    ]
+    words = train_command(scene / "labels.csv", scene, "an")
+    words += ["--epochs", "6", "--optimizer", "sgd", "--schedule", "onecycle", "--ema", "0.9"]
 
     def start(out: str) -> "subprocess.Popen[bytes]":
-        call = [sys.executable, "-c", script, *words, "--out", str(tmp_path / out), "--resume"]
-        return subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-c", script, *words, "--out", str(tmp_path / out), "--resume"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     whole = start("whole")
     assert whole.wait() == 0
@@ -160,9 +168,9 @@ def test_killed_processes_resume_to_the_same_bits(scene: Path, tmp_path: Path) -
     kills = 0
     for delay in (0.0, 0.05, 0.15, 0.3):
         process = start("cut")
-        seen = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        while process.poll() is None:  # until this process has saved something, then a bit more
-            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != seen:
+        saved_before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        while process.poll() is None:  # wait until this process has saved, then ``delay`` more
+            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != saved_before:
                 time.sleep(delay)
                 break
             time.sleep(0.005)
@@ -179,31 +187,15 @@ def test_killed_processes_resume_to_the_same_bits(scene: Path, tmp_path: Path) -
             record.pop("images_per_second")
     assert same(*states)
     assert same(*(load_state(tmp_path / run / "best.safetensors") for run in ("whole", "cut")))
-    again = start("cut")  # finished: returns at once
-    assert again.wait() == 0
+    finished = start("cut")  # has nothing to do
+    assert finished.wait() == 0
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(scene: Path, tmp_path: Path) -> None:
-    words = [
-        "train",
-        str(scene / "labels.csv"),
-        "--images",
-        str(scene / "images"),
-        "--method",
-        "an",
-    ]
-    call = [
-        sys.executable,
-        "-m",
-        "partlabel",
-        *words,
-        *WORDS,
-        "--epochs",
-        "500",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as process:
+def test_ctrl_c_saves_a_checkpoint_and_names_resume(scene: Path, tmp_path: Path) -> None:
+    words = train_command(scene / "labels.csv", scene, "an")
+    words += ["--epochs", "500", "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "partlabel", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("epoch 2"):
@@ -225,16 +217,14 @@ def test_commands_from_labels_to_completion(
     hidden, run = tmp_path / "hidden.csv", tmp_path / "run"
     assert main(["simulate", str(scene / "labels.csv"), str(hidden), "--strategy", "partial",
                  "--proportion", "0.5", "--split", "train", "--holdout", "0.3"]) == 0  # fmt: skip
-    call = ["train", str(hidden), "--images", str(scene / "images"), "--method", "bce", "--frozen"]
-    assert (
-        main([*call, *WORDS, "--epochs", "3", "--set", "normalize=batch", "--out", str(run)]) == 0
-    )
+    command = [*train_command(hidden, scene, "bce"), "--frozen", "--out", str(run)]
+    assert main([*command, "--epochs", "3", "--set", "normalize=batch"]) == 0
     assert "validation mAP" in capsys.readouterr().out
     record = Run(run).record
     assert (record.train_rows, record.val_rows, record.reserved_rows) == (31, 7, 7)
-    assert main([*call, *WORDS, "--out", str(run)]) == 2
+    assert main(command) == 2
     assert "is not empty" in capsys.readouterr().err
-    assert main([*call, *WORDS, "--lr", "0.5", "--epochs", "3", "--out", str(run), "--resume"]) == 2
+    assert main([*command, "--lr", "0.5", "--epochs", "3", "--resume"]) == 2
     assert "was started with lr = 0.001, not 0.5" in capsys.readouterr().err
 
     figures = tmp_path / "f.json"
@@ -244,18 +234,18 @@ def test_commands_from_labels_to_completion(
     assert "mAP" in capsys.readouterr().out
     assert 0 <= json.loads(figures.read_text())["mAP"] <= 1
     assert main(["evaluate", str(run), "--reserved", "--json", str(figures)]) == 0
-    chosen = Run(run).selection
-    kept = json.loads(figures.read_text())["per_class"]
-    present = chosen.table.subset(chosen.reserved).counts().present
-    assert [one["present"] for one in kept] == present.tolist()
+    selection = Run(run).selection
+    per_class = json.loads(figures.read_text())["per_class"]
+    present = selection.table.subset(selection.reserved).counts().present
+    assert [figure["present"] for figure in per_class] == present.tolist()
     capsys.readouterr()
-    for wrong in ([], [str(hidden), "--reserved"], ["--reserved", "--split", "test"]):
-        assert main(["evaluate", str(run), *wrong]) == 2
+    for words in ([], [str(hidden), "--reserved"], ["--reserved", "--split", "test"]):
+        assert main(["evaluate", str(run), *words]) == 2
         assert "--reserved" in capsys.readouterr().err
 
-    done = tmp_path / "done.csv"
-    assert main(["complete", str(run), "-o", str(done), "--min-precision", "0.5"]) == 0
-    completed, known = read_labels(done), read_labels(hidden)
+    output = tmp_path / "done.csv"
+    assert main(["complete", str(run), "-o", str(output), "--min-precision", "0.5"]) == 0
+    completed, known = read_labels(output), read_labels(hidden)
     known = known.with_classes(completed.classes)
     assert np.array_equal(completed.dense()[known.dense() != 0], known.dense()[known.dense() != 0])
     assert (tmp_path / "done.guarantees.csv").exists()
@@ -266,28 +256,42 @@ def test_commands_from_labels_to_completion(
     assert read_labels(predicted).shape == (60, 4)
 
 
-def test_broken_pictures_are_left_out(scene: Path, tmp_path: Path) -> None:
+def test_unreadable_images_are_left_out(scene: Path, tmp_path: Path) -> None:
     images = tmp_path / "images"
     images.mkdir()
     for path in (scene / "images").iterdir():
         (images / path.name).write_bytes(path.read_bytes())
     (images / "000003.png").write_bytes(b"broken")
     for frozen in ("nothing", "all"):
-        call: dict[str, Any] = {"method": "bce", "epochs": 1, "val": 0.3, "frozen": frozen, **TINY}
+        arguments: dict[str, Any] = {
+            "method": "bce",
+            "epochs": 1,
+            "val": 0.3,
+            "frozen": frozen,
+            **TINY,
+        }
         with pytest.warns(PartlabelWarning, match=r"left out: .*000003\.png"):
             run = train(
-                scene / "labels.csv", images, tmp_path / frozen, cache=tmp_path / "c", **call
+                scene / "labels.csv", images, tmp_path / frozen, cache=tmp_path / "c", **arguments
             )
         assert len(run.record.broken) == 1
         with pytest.raises(InputError, match="cannot be decoded"):
-            train(scene / "labels.csv", images, tmp_path / "x", strict=True, **call)
+            train(scene / "labels.csv", images, tmp_path / "x", strict=True, **arguments)
     assert not (tmp_path / "x").exists()
 
 
-def test_a_loss_that_is_no_number_stops_and_names_images(scene: Path, tmp_path: Path) -> None:
-    call: dict[str, Any] = {"method": "bce", "epochs": 5, "lr": 1e30, "optimizer": "sgd", **TINY}
+def test_a_loss_that_is_not_finite_stops_the_training_and_names_images(
+    scene: Path, tmp_path: Path
+) -> None:
+    arguments: dict[str, Any] = {
+        "method": "bce",
+        "epochs": 5,
+        "lr": 1e30,
+        "optimizer": "sgd",
+        **TINY,
+    }
     with pytest.raises(JobError, match=r"the loss became (nan|inf) in epoch .*\.png"):
-        train(scene / "labels.csv", scene / "images", tmp_path / "r", **call)
+        train(scene / "labels.csv", scene / "images", tmp_path / "r", **arguments)
 
 
 @pytest.mark.parametrize(
@@ -317,16 +321,15 @@ def test_bad_settings(change: dict[str, Any], message: str, scene: Path, tmp_pat
 
 def test_bad_data(scene: Path, tmp_path: Path) -> None:
     table = read_labels(scene / "labels.csv")
-    more = table.merge(LabelTable(["gone.png"], table.classes, [[1, 1, 1, 1]], ["train"]))
+    extended = table.merge(LabelTable(["gone.png"], table.classes, [[1, 1, 1, 1]], ["train"]))
     with pytest.raises(InputError, match=r"1 image of the label file not found: 'gone\.png'"):
-        train(more, scene / "images", tmp_path / "r", method="bce", **TINY)
-    empty = table.with_more_classes(["unicorn"])
+        train(extended, scene / "images", tmp_path / "r", method="bce", **TINY)
+    with_empty_class = table.with_more_classes(["unicorn"])
     with pytest.raises(InputError, match="'unicorn'; 1 class cannot be learned"):
-        train(empty, scene / "images", tmp_path / "r", method="bce", **TINY)
+        train(with_empty_class, scene / "images", tmp_path / "r", method="bce", **TINY)
     assert not (tmp_path / "r").exists()
-    run = train(
-        empty, scene / "images", tmp_path / "r", method="bce", epochs=1, drop_empty=True, **TINY
-    )
+    settings = {"method": "bce", "epochs": 1, "drop_empty": True, **TINY}
+    run = train(with_empty_class, scene / "images", tmp_path / "r", **settings)
     assert run.record.classes == list(table.classes)
 
 
@@ -348,8 +351,8 @@ def test_bad_runs(tmp_path: Path) -> None:
 
 def test_missing_parts_of_a_run_are_named(scene: Path, tmp_path: Path) -> None:
     train(scene / "labels.csv", scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
-    good = (tmp_path / "r" / "best.safetensors").read_bytes()
-    (tmp_path / "r" / "best.safetensors").write_bytes(good[:100])
+    content = (tmp_path / "r" / "best.safetensors").read_bytes()
+    (tmp_path / "r" / "best.safetensors").write_bytes(content[:100])
     with pytest.raises(InputError, match=r"best\.safetensors: not a checkpoint"):
         load(tmp_path / "r")
     (tmp_path / "r" / "best.safetensors").unlink()
@@ -357,7 +360,7 @@ def test_missing_parts_of_a_run_are_named(scene: Path, tmp_path: Path) -> None:
         load(tmp_path / "r")
 
 
-def test_validation_without_evidence_keeps_the_last_epoch(scene: Path, tmp_path: Path) -> None:
+def test_without_a_validation_map_the_last_epoch_is_kept(scene: Path, tmp_path: Path) -> None:
     table = read_labels(scene / "labels.csv").split("train")
     positives = table.with_cells(table.cells.where(table.cells.values == 1))
     with pytest.warns(PartlabelWarning, match="all of one kind"):
@@ -369,7 +372,7 @@ def test_validation_without_evidence_keeps_the_last_epoch(scene: Path, tmp_path:
     assert run.record.best_epoch == 3
 
 
-def test_states_survive_a_file(tmp_path: Path) -> None:
+def test_a_loaded_state_equals_the_saved_one(tmp_path: Path) -> None:
     state = {
         "a": torch.arange(3),
         "b": [1, 2.5, None, "x", {"c": torch.zeros(2, dtype=torch.bfloat16)}],
@@ -383,7 +386,7 @@ def test_states_survive_a_file(tmp_path: Path) -> None:
     assert load_state(tmp_path / "s")["y"].shape == (3,)
 
 
-def test_settings_of_a_method_win_over_the_usual_ones_and_lose_to_the_users() -> None:
+def test_defaults_of_a_method_are_used_unless_the_user_sets_them() -> None:
     class Own(Bce):
         defaults: ClassVar = {"lr": 0.5, "optimizer": "sgd"}
 

@@ -1,6 +1,6 @@
-"""Nested states in one safetensors file: tensors as tensors, everything else as JSON in its header.
+"""A nested state in one safetensors file: its tensors, and everything else as JSON in the header.
 
-Loading can run no code: there is no pickle in it.
+There is no pickle in the file, so loading it cannot run code.
 """
 
 import json
@@ -21,64 +21,67 @@ _TENSOR, _PAIRS = "$tensor", "$pairs"
 
 
 def save_state(path: str | os.PathLike[str], state: object) -> None:
-    """Write a nested state of dicts, lists, numbers, texts and tensors, whole or not at all."""
+    """Write a nested state of dicts, lists, numbers, strings and tensors, atomically."""
     tensors: dict[str, Tensor] = {}
-    tree = json.dumps(_take_out(state, tensors))
+    tree = json.dumps(_without_tensors(state, tensors))
     with atomic_file(path) as stream:
         stream.write(save(tensors, metadata={"tree": tree}))
 
 
 def load_state(path: str | os.PathLike[str]) -> Any:
-    """Read what :func:`save_state` wrote."""
+    """Read a state that :func:`save_state` wrote."""
     if not Path(path).is_file():
         raise FileError(path, "there is no such file")
     try:
         with safe_open(path, framework="pt") as file:
             tree = json.loads(file.metadata()["tree"])
-            # Cloned: a tensor that lies in the file is aligned to nothing in particular, and some
-            # CPUs sum a dot product in another order then, which ends an exact resume.
+            # A tensor that is mapped from the file may not be aligned. Some CPUs then sum a dot
+            # product in another order, and the resumed run would not be exact. So tensors are
+            # copied.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        return _put_in(tree, tensors)
-    except Exception as error:  # safetensors, JSON and missing keys each raise their own
+        return _with_tensors(tree, tensors)
+    except Exception as error:  # safetensors, JSON and missing keys raise different types
         raise FileError(path, f"not a checkpoint that partlabel saved ({error})") from error
 
 
 def stage_file(folder: Path, stage: int) -> Path:
-    """Where a run keeps the weights that a stage, from 1, ended with, unless it is the last."""
+    """The file with the weights that a stage ended with; stages are counted from 1."""
     return folder / "stages" / f"{stage}.safetensors"
 
 
-def _take_out(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """A state with references in place of its tensors, which are added to ``tensors``."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().contiguous().clone()
         return {_TENSOR: name}
     if isinstance(value, dict):
-        pairs = [[key, _take_out(item, tensors)] for key, item in value.items()]
+        pairs = [[key, _without_tensors(item, tensors)] for key, item in value.items()]
         if all(isinstance(key, str) for key in value):
             return dict(pairs)
-        return {_PAIRS: pairs}  # JSON has only texts as keys; optimisers have numbers
+        return {_PAIRS: pairs}  # JSON only has strings as keys; optimisers have numbers
     if isinstance(value, (list, tuple)):
-        return [_take_out(item, tensors) for item in value]
+        return [_without_tensors(item, tensors) for item in value]
     if isinstance(value, np.generic):
         return value.item()
     return value
 
 
-def _put_in(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _with_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The state that :func:`_without_tensors` took apart."""
     if isinstance(value, list):
-        return [_put_in(item, tensors) for item in value]
+        return [_with_tensors(item, tensors) for item in value]
     if not isinstance(value, dict):
         return value
     if _TENSOR in value:
         return tensors[value[_TENSOR]]
     if _PAIRS in value:
-        return {key: _put_in(item, tensors) for key, item in value[_PAIRS]}
-    return {key: _put_in(item, tensors) for key, item in value.items()}
+        return {key: _with_tensors(item, tensors) for key, item in value[_PAIRS]}
+    return {key: _with_tensors(item, tensors) for key, item in value.items()}
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal to the last bit."""
+    """Whether two states are equal bit for bit."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):

@@ -1,4 +1,4 @@
-"""The progress of a training: bars in a terminal, one line per epoch elsewhere."""
+"""The progress of a training: progress bars in a terminal, and one line per epoch."""
 
 import sys
 import time
@@ -20,36 +20,37 @@ class Monitor:
     Args:
         bar: the progress bars.
         run: the run, which keeps the log.
-        board: TensorBoard's writer, if there is one.
-        name: printed before each line.
+        board: TensorBoard's writer; None for none.
+        name: printed before each line of an epoch.
     """
 
     def __init__(self, bar: Progress, run: Run, board: Any, name: str = "") -> None:
         self.bar, self.run, self.board, self.name = bar, run, board, name
-        self.whole = bar.add_task(f"{name} epochs".strip(), total=None)
-        self.part = bar.add_task("", total=None)
+        self.epochs_bar = bar.add_task(f"{name} epochs".strip(), total=None)
+        self.steps_bar = bar.add_task("", total=None)
         self.steps, self.images, self.started = 1, 0, time.monotonic()
 
     def begin(self, epoch: int, epochs: int, steps: int, done: int) -> None:
-        """An epoch begins."""
+        """Show an epoch that begins; ``done`` of its steps may be done already."""
         self.steps, self.images, self.started = max(steps, 1), 0, time.monotonic()
-        self.bar.update(self.whole, completed=epoch, total=epochs)
-        self.bar.reset(self.part, total=steps, completed=done, description="")
+        self.bar.update(self.epochs_bar, completed=epoch, total=epochs)
+        self.bar.reset(self.steps_bar, total=steps, completed=done, description="")
 
     def step(self, figures: dict[str, float], images: int) -> None:
-        """A step is done."""
+        """Show the figures of a step."""
         self.images += images
         speed = self.images / max(time.monotonic() - self.started, 1e-9)
         text = "  ".join(f"{name} {value:.4f}" for name, value in figures.items())
         text += f"  {speed:.0f} images/s"
-        self.bar.update(self.part, advance=1, description=text)
-        self.bar.update(self.whole, advance=1 / self.steps)
+        self.bar.update(self.steps_bar, advance=1, description=text)
+        self.bar.update(self.epochs_bar, advance=1 / self.steps)
 
     def end(self, record: dict[str, Any]) -> None:
-        """An epoch is done."""
-        whole = {"epoch", "stage", "images_per_second"}
+        """Print the figures of an epoch, and log them to TensorBoard."""
+        integers = {"epoch", "stage", "images_per_second"}
         words = [
-            f"{name} {value:{'.0f' if name in whole else '.4g'}}" for name, value in record.items()
+            f"{name} {value:{'.0f' if name in integers else '.4g'}}"
+            for name, value in record.items()
         ]
         self.bar.console.print("  ".join([self.name, *words] if self.name else words))
         if self.board is not None:
@@ -57,27 +58,27 @@ class Monitor:
                 self.board.add_scalar(name, value, record["epoch"])
 
     def saved(self, history: list[dict[str, Any]]) -> None:
-        """Write the log as far as the checkpoint."""
+        """Write the log of all epochs up to the checkpoint."""
         self.run.write_log(history)
 
     def note(self, message: str) -> None:
-        """Something worth knowing."""
+        """Print a message."""
         self.bar.console.print(message, markup=False)
 
     def member(self, run: Run) -> "Monitor":
-        """The monitor of a further member of an ensemble."""
+        """The monitor of another member of an ensemble."""
         return Monitor(self.bar, run, None, name=f"member {run.folder.name}")
 
     def warn(self, message: str) -> None:
-        """Something the user should act on."""
+        """Issue a warning, once per ensemble."""
         if self.name:
-            return  # the first member warns of the same
+            return  # the first member issues the same warning
         warnings.warn(message, PartlabelWarning, stacklevel=2)
 
 
 @contextmanager
 def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Monitor]:
-    """Show the training of a run while the block runs, and keep its log."""
+    """A monitor of a run, which shows its progress within the ``with`` block."""
     board = need_tensorboard()(run.folder / "tensorboard") if tensorboard else None
     try:
         with Progress(
@@ -96,11 +97,11 @@ def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Monitor]:
 
 
 def need_tensorboard() -> Any:
-    """TensorBoard's writer, or an error that says how to get it."""
+    """The class of TensorBoard's writer; an error that says how to install it if it is missing."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise InputError(
-            "--tensorboard needs another package: pip install 'partlabel[track]'"
+            "--tensorboard needs a further package: pip install 'partlabel[track]'"
         ) from error
     return SummaryWriter

@@ -1,4 +1,4 @@
-"""Optimisers by name, with weight decay where it belongs."""
+"""Optimisers by name; weight decay does not apply to biases and norms by default."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,20 +11,26 @@ from partlabel.training.settings import Settings
 Groups = list[dict[str, Any]]
 Closure = Callable[[], float]
 
-_ITERATIONS = 20  # of L-BFGS in a step, which is an epoch
-_PAST = 10, 100  # changes that it remembers, each as long as all parameters, twice; the more the
-_MEMORY = 1 << 26  # sooner it is there, but of large heads as many as go into so many bytes
+_ITERATIONS = 20  # of L-BFGS per step; a step is an epoch
+# L-BFGS stores its last changes, each in two vectors as long as all parameters. With more of them
+# it converges faster. Their number is between these limits, and they fit into _MEMORY if possible.
+_HISTORY_LIMITS = 10, 100
+_MEMORY = 1 << 26  # bytes
 
 
 class WholeBatch(torch.optim.LBFGS):
-    """L-BFGS with a line search, for the cost of all images at once.
+    """L-BFGS with a line search, on the cost of all images at once.
 
-    Weight decay is part of the cost here, half its product with the squared weights, so that a
-    convex cost has one minimum and this finds it. Where many labels are unknown and features are
-    correlated, optimisers that take one small batch after another end some way from it.
+    Weight decay is part of the cost: weight_decay / 2 times the sum of squared weights. A convex
+    cost then has a single minimum, and this optimiser reaches it. Optimisers that use small batches
+    stop further from the minimum if many labels are unknown and features are correlated.
 
-    A step goes on from what the last one found. The cost may have changed in between, and gradients
-    of different costs say nothing about either, so none is compared over the beginning of a step.
+    A step keeps the curvature estimate of the steps before. The cost may change between two steps,
+    so gradients before and after the beginning of a step are not compared.
+
+    Args:
+        groups: parameters and their weight decay.
+        lr: length of the first step of a line search, relative to that of L-BFGS.
     """
 
     def __init__(self, groups: Groups, lr: float) -> None:
@@ -35,14 +41,14 @@ class WholeBatch(torch.optim.LBFGS):
             [{"params": parameters, "base_lr": lr}],
             lr=lr,
             max_iter=_ITERATIONS,
-            tolerance_grad=1e-9,  # costs are means over many cells, and change little
+            tolerance_grad=1e-9,  # the cost is a mean over many cells, so its gradient is small
             tolerance_change=1e-12,
-            history_size=_history(sum(parameter.numel() for parameter in parameters)),
+            history_size=_history_size(sum(parameter.numel() for parameter in parameters)),
             line_search_fn="strong_wolfe",
         )
 
     def step(self, closure: Closure) -> float:  # type: ignore[override]
-        """Go on for some iterations; ``closure`` gives the cost and leaves its gradients."""
+        """Run some iterations; ``closure`` returns the cost and sets the gradients."""
         is_first = True
 
         def with_decay() -> float:
@@ -60,24 +66,25 @@ class WholeBatch(torch.optim.LBFGS):
         return super().step(with_decay)  # type: ignore[no-any-return,no-untyped-call]
 
     def penalty(self) -> float:
-        """The weight decay's part of the cost, at the current weights."""
+        """The part of the cost that is due to weight decay, at the current weights."""
         with torch.no_grad():
             return float(sum(decay / 2 * float(p.square().sum()) for p, decay in self._decayed))
 
     def _forget_last_gradient(self) -> None:
-        memory = self.state[self.param_groups[0]["params"][0]]
-        if "prev_flat_grad" in memory:
-            memory["prev_flat_grad"] = self._gather_flat_grad()  # type: ignore[no-untyped-call]
+        """Replace the last gradient of the step before by the first one of this step."""
+        state = self.state[self.param_groups[0]["params"][0]]
+        if "prev_flat_grad" in state:
+            state["prev_flat_grad"] = self._gather_flat_grad()  # type: ignore[no-untyped-call]
 
 
-def _history(size: int) -> int:
-    """How many changes to remember of so many parameters.
+def _history_size(parameters: int) -> int:
+    """How many changes L-BFGS stores, from the number of parameters.
 
-    >>> _history(20 * 1281), _history(1000 * 1281), _history(10**9)
+    >>> _history_size(20 * 1281), _history_size(1000 * 1281), _history_size(10**9)
     (100, 10, 10)
     """
-    least, most = _PAST
-    return min(most, max(least, _MEMORY // (8 * max(size, 1))))
+    least, most = _HISTORY_LIMITS
+    return min(most, max(least, _MEMORY // (8 * max(parameters, 1))))
 
 
 _OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {
@@ -96,19 +103,26 @@ def make_optimizer(
     settings: Settings,
     name: str | None = None,
 ) -> torch.optim.Optimizer:
-    """An optimiser over the model's parameters and the method's own groups.
+    """An optimiser of the model's parameters and the method's own groups.
 
-    Biases and the weights of norms (vectors) are not decayed unless the settings ask for it. Each
-    group remembers its ``base_lr``, which the schedule multiplies.
+    Biases and the weights of norms (vectors) have no weight decay, unless the settings have
+    ``decay_all``. Each group stores its ``base_lr``, which the schedule multiplies by a factor.
+
+    Args:
+        parameters: the trained parameters of the model.
+        method_groups: groups of the method's own parameters.
+        lr: learning rate of the model's parameters.
+        settings: weight decay, momentum, and the optimiser unless ``name`` is given.
+        name: the optimiser; None for that of the settings.
     """
     decayed: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
+    not_decayed: list[nn.Parameter] = []
     for parameter in parameters:
-        is_vector = parameter.ndim <= 1 and not settings.decay_all and settings.weight_decay > 0
-        (plain if is_vector else decayed).append(parameter)
+        is_exempt = parameter.ndim <= 1 and not settings.decay_all and settings.weight_decay > 0
+        (not_decayed if is_exempt else decayed).append(parameter)
     groups = [
         {"params": decayed, "lr": lr, "weight_decay": settings.weight_decay},
-        {"params": plain, "lr": lr, "weight_decay": 0.0},
+        {"params": not_decayed, "lr": lr, "weight_decay": 0.0},
         *method_groups,
     ]
     groups = [group | {"base_lr": group["lr"]} for group in groups if group["params"]]
@@ -116,10 +130,10 @@ def make_optimizer(
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load a saved state, laid out in memory as the parameters are.
+    """Load a saved state, with the memory layout of the parameters.
 
-    A fused kernel walks over a parameter and its moments side by side, and does not ask whether one
-    is channels-last and the other, fresh from a file, is not.
+    Fused kernels read a parameter and its moments in memory order. They do not check that both have
+    the same layout, and tensors from a file are never channels-last.
     """
     optimizer.load_state_dict(state)
     for parameter, moments in optimizer.state.items():
@@ -129,6 +143,6 @@ def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Set every group's learning rate to a factor of its base."""
+    """Set the learning rate of each group to ``factor`` times its base."""
     for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * factor

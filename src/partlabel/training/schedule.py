@@ -1,6 +1,7 @@
-"""Learning rates over time, as functions of time alone, so that a resumed run needs no state.
+"""Learning rate schedules.
 
-Each gives the factor on the learning rate at a moment from 0 (first step) to 1 (last step).
+A schedule is a function from the position in a stage, from 0 (first step) to 1 (last step), to the
+factor on the learning rate. It has no state, so a resumed run needs none.
 """
 
 import math
@@ -9,27 +10,27 @@ from collections.abc import Callable
 Schedule = Callable[[float], float]
 
 
-def constant(moment: float) -> float:
-    """Always the same."""
+def constant(position: float) -> float:
+    """Always 1."""
     return 1.0
 
 
-def step(moment: float) -> float:
-    """A tenth in the second half."""
-    return 1.0 if moment < 0.5 else 0.1
+def step(position: float) -> float:
+    """1 in the first half, 0.1 in the second."""
+    return 1.0 if position < 0.5 else 0.1
 
 
-def cosine(moment: float) -> float:
+def cosine(position: float) -> float:
     """Half a cosine, from 1 to 0."""
-    return (1 + math.cos(math.pi * moment)) / 2
+    return (1 + math.cos(math.pi * position)) / 2
 
 
-def onecycle(moment: float, rise: float = 0.3, start: float = 1 / 25, end: float = 1e-4) -> float:
-    """Up from 1/25 in the first 30%, then down to 1/250000, both along a cosine (Smith 2018)."""
-    if moment < rise:
-        return 1 + (start - 1) * cosine(moment / rise)
+def onecycle(position: float, rise: float = 0.3, start: float = 1 / 25, end: float = 1e-4) -> float:
+    """Rises from 1/25 in the first 30%, then falls to 1/250000, along cosines (Smith 2018)."""
+    if position < rise:
+        return 1 + (start - 1) * cosine(position / rise)
     last = start * end
-    return last + (1 - last) * cosine((moment - rise) / (1 - rise))
+    return last + (1 - last) * cosine((position - rise) / (1 - rise))
 
 
 SCHEDULES: dict[str, Schedule] = {
@@ -37,11 +38,17 @@ SCHEDULES: dict[str, Schedule] = {
     "step": step,
     "cosine": cosine,
     "onecycle": onecycle,
-    "plateau": constant,  # lowered by the trainer when validation stops getting better
+    "plateau": constant,  # the trainer reduces the learning rate after an epoch that is no better
 }
 
 
-def factor(name: str, moment: float, warmup: float = 0.0) -> float:
-    """The factor at a moment, after a linear rise over the first ``warmup`` share of the time."""
-    rise = min(1.0, moment / warmup) if warmup else 1.0
-    return rise * SCHEDULES[name](moment)
+def factor(name: str, position: float, warmup: float = 0.0) -> float:
+    """The factor on the learning rate at a position.
+
+    Args:
+        name: the schedule.
+        position: from 0 to 1.
+        warmup: share of the steps over which the factor rises linearly from 0.
+    """
+    rise = min(1.0, position / warmup) if warmup else 1.0
+    return rise * SCHEDULES[name](position)

@@ -26,6 +26,7 @@ from partlabel.models.prediction import collect_scores
 from partlabel.training.arguments import make_settings, read_config
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
 from partlabel.training.progress import Progress
@@ -45,7 +46,7 @@ from partlabel.training.selection import (
     select,
 )
 from partlabel.training.settings import Execution
-from partlabel.training.trainer import Examples, Trainer
+from partlabel.training.trainer import Trainer
 
 _FITTED = 2000  # images that the reduction of features is fitted on
 

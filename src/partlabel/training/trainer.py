@@ -7,59 +7,33 @@ killed at any moment and resumed ends in the same bits as one that is not.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
-from partlabel.base.errors import InputError, JobError, some
+from partlabel.base.errors import JobError, some
 from partlabel.base.interruption import interruptible
-from partlabel.base.randomness import key, keys, uniform
-from partlabel.images.batches import Batch, Inputs, Rows, in_batches
+from partlabel.base.randomness import key
+from partlabel.images.batches import Batch, Inputs, Rows
 from partlabel.images.views import seed_generator
-from partlabel.labels import LabelTable
-from partlabel.learning.extensions import FollowsStages, HasOwnRates, HasTeacher
+from partlabel.learning.extensions import FollowsStages, HasTeacher
 from partlabel.learning.methods import WHOLE_BATCH, Method, Stage
 from partlabel.metrics import evaluate
 from partlabel.models import Classifier
-from partlabel.models.prediction import Forward, InputSource, Predictions, collect_scores, predict
+from partlabel.models.prediction import Forward, Predictions, collect_scores, predict
 from partlabel.training.checkpoint import load_state, save_state, stage_file
 from partlabel.training.ema import follow, make_teacher
-from partlabel.training.optimizers import WholeBatch, make_optimizer, restore, set_rate
+from partlabel.training.examples import Examples
+from partlabel.training.optimizers import restore
 from partlabel.training.progress import Progress, Watcher
-from partlabel.training.schedule import factor
 from partlabel.training.settings import Settings
+from partlabel.training.steps import DivergedError, Objective, Steps
 
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at least
-_SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, one byte each
-_CONVERGED = 1e-7  # relative decrease of the cost in an epoch on all images at once
-
-Figures = dict[str, float]
-
-
-@dataclass
-class Examples:
-    """Rows of a table, and where their inputs come from."""
-
-    table: LabelTable
-    inputs: InputSource
-    rows: Rows
-
-
-class Objective(nn.Module):
-    """A model and a method as one module: a batch in, its loss out."""
-
-    def __init__(self, model: Classifier, method: Method) -> None:
-        super().__init__()
-        self.model, self.method = model, method
-
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """The loss of a batch and its parts."""
-        return self.method.loss(self.model, batch)
 
 
 class InterruptedTrainingError(JobError):
@@ -102,9 +76,6 @@ class Trainer:
         own = method.ema if isinstance(method, HasTeacher) else None
         self.ema = own if settings.ema is None else settings.ema
         self.teacher = None if self.ema is None else make_teacher(model)
-        self.id_keys = keys(train.table.ids)[train.rows]
-        small = math.prod(train.table.shape) <= _SMALL_TABLE
-        self.labels = torch.from_numpy(train.table.dense()) if small else None
         self.progress = Progress()
         self.best_weights: dict[str, Tensor] = {}
         self.broken: dict[int, str] = {}
@@ -155,19 +126,15 @@ class Trainer:
         speed = images / max(time.monotonic() - start, 1e-9)
         self._end_epoch(self._validated_record(len(batches), speed))
 
-    def _train_step(self, batch: Batch, moment: float) -> None:
-        """One step of the optimiser; ``moment`` is the share of the stage that is over."""
-        progress, settings = self.progress, self.settings
+    def _train_step(self, batch: Batch, position: float) -> None:
+        """One step of the optimiser; ``position`` is the share of the stage that is over."""
+        progress = self.progress
         if not len(batch):
             return
-        if isinstance(self.optimizer, WholeBatch):
-            figures = self._solve(batch, self.optimizer)
-        else:
-            schedule = self._stage.schedule or settings.schedule
-            rate = factor(schedule, moment, settings.lr_warmup) * progress.rate
-            set_rate(self.optimizer, rate)
-            figures = self._gradients(batch)
-            self.optimizer.step()
+        try:
+            figures = self.steps.take(batch, position, progress)
+        except DivergedError as error:
+            raise self._located(error, batch) from error
         progress.total_steps += 1
         if self.teacher is not None:
             progress.teacher_steps += 1
@@ -176,64 +143,12 @@ class Trainer:
             progress.sums[name] = progress.sums.get(name, 0.0) + value
         self.watcher.step(figures, len(batch))
 
-    def _solve(self, batch: Batch, optimizer: WholeBatch) -> Figures:
-        """A step of L-BFGS on all images; the figures are those of the weights after it."""
-        progress = self.progress
-        costs: list[float] = []
-
-        def closure() -> float:
-            costs.append(self._gradients(batch)["loss"])
-            return costs[-1]
-
-        penalty = optimizer.penalty()
-        optimizer.step(closure)
-        with torch.no_grad():
-            figures = _numbers(self._loss(batch))
-        first, final = costs[0] + penalty, figures["loss"] + optimizer.penalty()
-        tolerance = _CONVERGED * max(abs(final), 1e-6)
-        # the same cost as at the end of the last epoch: neither labels nor views have changed
-        before = math.inf if progress.final_cost is None else progress.final_cost
-        unchanged = self.method.is_settled(progress.epoch) and abs(first - before) <= tolerance
-        progress.converged = unchanged and first - final <= tolerance
-        progress.final_cost = final
-        return figures
-
-    def _gradients(self, batch: Batch) -> Figures:
-        """The loss of a batch and its parts; leaves the gradients in the parameters."""
-        parts = self._loss(batch)
-        figures = _numbers(parts)
-        if not math.isfinite(figures["loss"]):
-            raise self._diverged(f"the loss became {figures['loss']}", batch)
-        self.optimizer.zero_grad()
-        self.fabric.backward(parts["loss"])
-        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
-        if not math.isfinite(float(norm)):  # before it gets into the weights, and a checkpoint
-            raise self._diverged("the gradient became infinite", batch)
-        if self.settings.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(trained, self.settings.clip, norm)
-        return figures
-
-    def _loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The loss of a batch; the same again if it is computed again in this step."""
-        seed_generator(key(self.settings.seed, "step", self.progress.total_steps))
-        try:
-            with self.fabric.autocast():
-                parts: dict[str, Tensor] = self.objective(batch)
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
-                raise
-            raise InputError(
-                "a batch of one image has no batch statistics at this size; "
-                "set a larger --size or --batch, or --frozen"
-            ) from error
-        return parts
-
-    def _diverged(self, what: str, batch: Batch) -> JobError:
+    def _located(self, error: DivergedError, batch: Batch) -> JobError:
+        """An error that also says where in the training it happened."""
         names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
         kept = "the last good checkpoint is kept" if self.checkpoint.exists() else "nothing is kept"
         return JobError(
-            f"{what} in epoch {self.progress.epoch + 1}, step {self.progress.step + 1}, on images "
+            f"{error} in epoch {self.progress.epoch + 1}, step {self.progress.step + 1}, on images "
             f"{names}; {kept}. A smaller --lr usually helps"
         )
 
@@ -243,7 +158,7 @@ class Trainer:
         """The line of the log: means over steps, figures from before the epoch, validation."""
         progress = self.progress
         record: dict[str, Any] = {"epoch": progress.epoch + 1, "stage": progress.stage + 1}
-        record["lr"] = self.optimizer.param_groups[0]["lr"]
+        record["lr"] = self.steps.optimizer.param_groups[0]["lr"]
         record |= progress.notes
         record |= {name: total / max(steps, 1) for name, total in progress.sums.items()}
         record["val_mAP"] = self._validate(self.model)
@@ -266,7 +181,7 @@ class Trainer:
             progress.stage_best, progress.stale = score, 0
         else:
             progress.stale += 1
-            if (stage.schedule or self.settings.schedule) == "plateau":
+            if self.steps.schedule == "plateau":
                 progress.rate *= self.settings.plateau
         self.watcher.end(record)
         progress.end_epoch()
@@ -299,10 +214,7 @@ class Trainer:
             parameter.requires_grad_(not stage.head_only)
         if isinstance(self.method, FollowsStages):
             self.method.begin_stage(self.progress.stage, self.model)
-        lr = self.settings.lr if stage.lr is None else stage.lr
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        groups = _own_groups(self.method, lr)
-        self.optimizer = make_optimizer(trained, groups, lr, self.settings, stage.optimizer)
+        self.steps = Steps(self.objective, stage, self.settings, self.fabric)
 
     @property
     def _stage(self) -> Stage:
@@ -311,24 +223,17 @@ class Trainer:
     # -- inputs and predictions --------------------------------------------------------------------
 
     def _shuffled_batches(self, stage: Stage) -> list[Rows]:
-        draws = uniform(key(self.settings.seed, "order", self.progress.epoch), self.id_keys)
-        order = np.argsort(draws, kind="stable")
         takes_all = (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH
-        size = len(order) if takes_all else self.settings.batch
-        return _training_batches(self.train_set.rows[order], size)
+        size = len(self.train_set.rows) if takes_all else self.settings.batch
+        return self.train_set.shuffled_batches(self.settings.seed, self.progress.epoch, size)
 
     def _load(self, batches: list[Rows]) -> Iterator[Batch]:
         views, epoch, device = self.method.views, self.progress.epoch, self.fabric.device
         for inputs in self.train_set.inputs.batches(batches, views, epoch, self.workers):
             self._note_broken(inputs)
-            rows = torch.from_numpy(inputs.rows)
-            if self.labels is not None:
-                labels = self.labels[rows]
-            else:
-                labels = torch.from_numpy(self.train_set.table.dense(inputs.rows))
             yield Batch(
-                rows.to(device),
-                labels.to(device, torch.float32),
+                torch.from_numpy(inputs.rows).to(device),
+                self.train_set.labels_of(inputs.rows).to(device, torch.float32),
                 {name: view.to(device) for name, view in inputs.views.items()},
                 self.teacher,
             )
@@ -416,7 +321,7 @@ class Trainer:
             "model": self.model.trained_weights(),
             "best": self.best_weights,
             "method": self.method.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.steps.optimizer.state_dict(),
             "teacher": {} if self.teacher is None else self.teacher.trained_weights(),
             "broken": self.broken,
         }
@@ -434,24 +339,4 @@ class Trainer:
             self.teacher.load_state_dict(state["teacher"], strict=False)
         if self.progress.stage < len(self.stages):
             self._begin_stage()
-            restore(self.optimizer, state["optimizer"])
-
-
-def _numbers(parts: dict[str, Tensor]) -> Figures:
-    return {name: float(part.detach()) for name, part in parts.items()}
-
-
-def _own_groups(method: Method, lr: float) -> list[dict[str, Any]]:
-    """The method's own parameters as groups of the optimiser, without weight decay."""
-    if isinstance(method, HasOwnRates):
-        return method.parameter_groups(lr)
-    own = list(method.parameters())
-    return [{"params": own, "lr": lr, "weight_decay": 0.0}] if own else []
-
-
-def _training_batches(rows: Rows, size: int) -> list[Rows]:
-    """Batches without a last one of a single image, which has no batch statistics."""
-    batches = in_batches(rows, size)
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [np.concatenate(batches[-2:])]
-    return batches
+            restore(self.steps.optimizer, state["optimizer"])

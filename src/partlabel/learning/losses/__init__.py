@@ -33,7 +33,11 @@ from partlabel.learning.losses.known import (
 )
 from partlabel.learning.losses.pairwise import lsep, ranknet, warp
 from partlabel.learning.losses.selective import selective, splc
-from partlabel.learning.losses.smoothness import complete, feature_smoothness, label_smoothness
+from partlabel.learning.losses.smoothness import (
+    completed_labels,
+    feature_smoothness,
+    label_smoothness,
+)
 from partlabel.learning.losses.spatial import expected_negative, spatial_consistency
 
 __all__ = [
@@ -43,7 +47,7 @@ __all__ = [
     "asymmetric",
     "batch_bce",
     "bce",
-    "complete",
+    "completed_labels",
     "confident",
     "down_weighted",
     "entropy_maximization",

@@ -9,8 +9,8 @@ from torch import Tensor
 from partlabel.learning.losses.cellwise import precise
 
 
-def complete(logits: Tensor, labels: Tensor, negative_scale: float = 0.5) -> Tensor:
-    """Complete the labels with predictions: 2 p - 1 where a label is unknown (Eq. 3 of [1]).
+def completed_labels(logits: Tensor, labels: Tensor, negative_scale: float = 0.5) -> Tensor:
+    """The known labels, and 2 p - 1 where a label is unknown (Eq. 3 of [1]).
 
     Args:
         logits: [B, C]; they get a gradient where labels are unknown.
@@ -20,7 +20,7 @@ def complete(logits: Tensor, labels: Tensor, negative_scale: float = 0.5) -> Ten
     Returns:
         [B, C] from -negative_scale to 1
 
-    >>> complete(torch.zeros(1, 3), torch.tensor([[1, -1, 0]]))
+    >>> completed_labels(torch.zeros(1, 3), torch.tensor([[1, -1, 0]]))
     tensor([[ 1.0000, -0.5000,  0.0000]])
     """
     logits = precise(logits)

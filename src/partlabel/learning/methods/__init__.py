@@ -1,4 +1,7 @@
-"""Methods by name. A new one is a file here and a line in ``METHODS``."""
+"""All methods by name.
+
+To add a method, add a file to this folder and a line to ``METHODS``.
+"""
 
 from partlabel.learning.method import WHOLE_BATCH, Figure, Method, OnLogits, Predict, Stage, Task
 from partlabel.learning.methods.assume_negative import (

@@ -1,4 +1,4 @@
-"""Methods that take unknown labels for absent, and what softens that.
+"""Methods that count unknown labels as absent, and variants that reduce the effect of wrong ones.
 
 [1] Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021 (AN, WAN, LS).
 [2] Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels,
@@ -22,9 +22,10 @@ from partlabel.models import Classifier
 
 
 class AssumeNegative(OnLogits):
-    """Binary cross-entropy in which unknown labels count as absent ("AN") [1].
+    """Counts unknown labels as absent: plain binary cross-entropy (AN) [1].
 
-    What most people do without thinking; the baseline for single positive labels.
+    This is the most common way to treat unknown labels, and the baseline for single positive
+    labels.
     """
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -33,10 +34,10 @@ class AssumeNegative(OnLogits):
 
 
 class DownWeighted(OnLogits):
-    """As ``an``, with less weight on unknown labels [2].
+    """Counts unknown labels as absent, with a lower weight (DW) [2].
 
     Args:
-        weight: of unknown labels. Paper: 0.1 for VOC, COCO and NUS-WIDE, 0.02 for CUB.
+        weight: weight of unknown labels. Paper: 0.1 for VOC, COCO and NUS-WIDE, 0.02 for CUB.
     """
 
     def __init__(self, weight: Weight = 0.1) -> None:
@@ -49,7 +50,10 @@ class DownWeighted(OnLogits):
 
 
 class WeakAssumeNegative(OnLogits):
-    """As ``an``, with weight 1 / (C - 1) on unknown labels: together they weigh as one [1, 3]."""
+    """Counts unknown labels as absent, with weight 1 / (C - 1) for C classes (WAN) [1, 3].
+
+    With one known label per image, its unknown labels together have the weight of one known label.
+    """
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.down_weighted`."""
@@ -57,10 +61,12 @@ class WeakAssumeNegative(OnLogits):
 
 
 class WeightNorm1(AssumeNegative):
-    """As ``an``, plus the sum of absolute values of all trained weights (L1R) [2].
+    """Counts unknown labels as absent; penalises the sum of absolute weights (L1R) [2].
+
+    The sum is over all trained weights, without biases and the weights of normalisation layers.
 
     Args:
-        weight: of the sum. Paper: 1e-6 for VOC, 1e-7 for COCO and NUS-WIDE, 1e-9 for CUB.
+        weight: weight of the sum. Paper: 1e-6 for VOC, 1e-7 for COCO and NUS-WIDE, 1e-9 for CUB.
     """
 
     power = 1
@@ -69,8 +75,12 @@ class WeightNorm1(AssumeNegative):
         super().__init__()
         self.weight = weight
 
+    def figures(self) -> dict[str, Figure]:
+        """Also the penalty."""
+        return super().figures() | {"norm": Figure.COST}
+
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """The cost of ``an`` and the norm; biases and the weights of norms (vectors) are free."""
+        """The cost of ``an`` plus the penalty; vectors (biases, norm weights) have no penalty."""
         parts = super().loss(model, batch)
         norms = [
             p.abs().pow(self.power).sum()
@@ -80,26 +90,24 @@ class WeightNorm1(AssumeNegative):
         norm = self.weight * sum(norms, start=parts["loss"].new_zeros(()))
         return parts | {"loss": parts["loss"] + norm, "norm": norm}
 
-    def figures(self) -> dict[str, Figure]:
-        """Also the norm."""
-        return super().figures() | {"norm": Figure.COST}
-
 
 class WeightNorm2(WeightNorm1):
-    """As ``an``, plus the sum of squares of all trained weights (L2R) [2].
+    """Counts unknown labels as absent; penalises the sum of squared weights (L2R) [2].
+
+    The sum is over all trained weights, without biases and the weights of normalisation layers.
 
     Args:
-        weight: of the sum. Paper: 1e-6 for VOC and NUS-WIDE, 1e-7 for COCO, 1e-8 for CUB.
+        weight: weight of the sum. Paper: 1e-6 for VOC and NUS-WIDE, 1e-7 for COCO, 1e-8 for CUB.
     """
 
     power = 2
 
 
 class LabelSmoothing(OnLogits):
-    """As ``an``, with smooth targets for all labels (LS) [1, 2].
+    """Counts unknown labels as absent, with smoothed targets for all labels (LS) [1, 2].
 
     Args:
-        epsilon: targets are 1 - epsilon and epsilon. Paper: 0.1 for all datasets.
+        epsilon: targets are 1 - epsilon and epsilon, not 1 and 0. Paper: 0.1 for all datasets.
     """
 
     def __init__(self, epsilon: Softness = 0.1) -> None:
@@ -112,7 +120,7 @@ class LabelSmoothing(OnLogits):
 
 
 class NegativeLabelSmoothing(OnLogits):
-    """As ``an``, with a smooth target for unknown labels only (N-LS) [2].
+    """Counts unknown labels as absent, with a smoothed target for them only (N-LS) [2].
 
     Args:
         epsilon: target of unknown labels. Paper: 0.3 for VOC, 0.1 for the others.
@@ -128,11 +136,11 @@ class NegativeLabelSmoothing(OnLogits):
 
 
 class Focal(OnLogits):
-    """Focal loss, unknown labels counted as absent [4].
+    """Counts unknown labels as absent; hard labels have more weight (focal loss) [4].
 
     Args:
-        gamma: how much hard cells stand out. Paper: 2.
-        alpha: weight of present labels. Paper [2]: 0.75 for all datasets.
+        gamma: focusing parameter; a larger value gives more weight to hard labels. Paper: 2.
+        alpha: weight of present labels, 1 - alpha of all others. Paper [2]: 0.75 for all datasets.
     """
 
     def __init__(self, gamma: Weight = 2.0, alpha: Share = 0.75) -> None:
@@ -145,11 +153,13 @@ class Focal(OnLogits):
 
 
 class Asymmetric(OnLogits):
-    """Asymmetric loss (ASL), unknown labels counted as absent [5].
+    """Counts unknown labels as absent; easy negatives have little weight (ASL) [5].
 
     Args:
-        gamma_positive, gamma_negative: focusing. Paper [2]: 0, and 2 (CUB: 1).
-        margin: probabilities below it cost nothing. Paper [2]: 0.2 (CUB: 0).
+        gamma_positive, gamma_negative: focusing parameters of present labels and of all others.
+            Paper [2]: 0, and 2 (CUB: 1).
+        margin: a label that is not present costs nothing if its probability is lower. Paper [2]:
+            0.2 (CUB: 0).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The baseline on known labels."""
+"""Binary cross-entropy on known labels."""
 
 from torch import Tensor
 
@@ -9,12 +9,15 @@ from partlabel.learning.method import OnLogits, Task
 
 
 class Bce(OnLogits):
-    """Binary cross-entropy on known labels; unknown ones do not count.
+    """Ignores unknown labels: binary cross-entropy on known labels only.
 
-    The honest baseline where labels of both signs are known, and on full labels the upper bound.
+    The baseline if both present and absent labels are known. Trained on full labels, it is the
+    usual upper bound in comparisons.
 
     Args:
-        normalize: ``classes`` (sum / B*C), ``batch`` (sum / known in the batch) or ``image``.
+        normalize: what the sum over known labels is divided by. ``classes``: images times classes;
+            ``batch``: the number of known labels in the batch; ``image``: the number of known
+            labels of each image, then the mean over images.
     """
 
     def __init__(self, normalize: losses.Normalize = "classes") -> None:
@@ -22,7 +25,7 @@ class Bce(OnLogits):
         self.normalize = normalize
 
     def prepare(self, task: Task) -> None:
-        """Warn where this must fail."""
+        """Warn if no training label is known to be absent."""
         warn_of_positives_only(task.labels, "bce")
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""Labels one after another.
+"""Prediction of labels in sequence.
 
 [1] Wang et al., CNN-RNN: A Unified Framework for Multi-label Image Classification, CVPR 2016.
 """
@@ -16,14 +16,15 @@ from partlabel.models.heads import RecurrentDecoder
 
 
 class CnnRnn(Method):
-    """Tells the labels of a picture one after another, the commonest first (CNN-RNN) [1].
+    """Counts unknown labels as absent; predicts one label after another (CNN-RNN) [1].
 
-    Unknown labels count as absent. A class scores the largest chance that it has of being told.
+    In training, the labels of an image are ordered by frequency, the most common first.
+    The score of a class is its largest probability in any step of the sequence.
 
     Args:
-        width: of the vectors of labels. Paper: 64.
-        hidden: of the state. Paper: 512.
-        steps: how many labels are told at most when it is asked for scores.
+        width: width of label vectors. Paper: 64.
+        hidden: width of the LSTM state. Paper: 512.
+        steps: largest number of labels predicted per image.
     """
 
     def __init__(self, width: Size = 64, hidden: Size = 512, steps: Size = 4) -> None:
@@ -35,25 +36,36 @@ class CnnRnn(Method):
         return RecurrentDecoder(features, classes, self.width, self.hidden, self.steps)
 
     def prepare(self, task: Task) -> None:
-        """Which labels are common."""
+        """Rank the classes by frequency."""
         order = np.argsort(-task.labels.counts().present, kind="stable")
         self.rank = torch.from_numpy(np.argsort(order))
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the next label, and of the end after the last."""
         assert isinstance(model.head, RecurrentDecoder)
-        words, following = self.sentences(batch.labels)
-        said = model.head.tell(model.backbone(batch.views["weak"]), words)
-        return {"loss": cross_entropy(said.flatten(0, 1), following.flatten(), ignore_index=-1)}
+        words, next_words = self.sentences(batch.labels)
+        logits = model.head.tell(model.backbone(batch.views["weak"]), words)
+        return {"loss": cross_entropy(logits.flatten(0, 1), next_words.flatten(), ignore_index=-1)}
 
     def sentences(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Words [B, T] and the word that follows each, -1 after the end; T is the longest."""
-        count, size = (labels > 0).sum(dim=1), labels.shape[1]
-        rank = torch.where(labels > 0, self.rank.to(labels.device), size)
+        """The present labels of each image as a sequence of words.
+
+        The word C marks the beginning and the end of a sequence.
+
+        Args:
+            labels: [B, C]
+
+        Returns:
+            Words [B, T], and the word that follows each [B, T], -1 after the end. T is the length
+            of the longest sequence.
+        """
+        lengths, boundary = (labels > 0).sum(dim=1), labels.shape[1]
+        rank = torch.where(labels > 0, self.rank.to(labels.device), boundary)
         order = rank.argsort(dim=1, stable=True)
-        length = int(count.max()) if len(labels) else 0
-        place = torch.arange(length + 1, device=labels.device)
-        told = torch.cat([order, torch.full_like(order[:, :1], size)], dim=1)[:, : length + 1]
-        following = torch.where(place < count[:, None], told, size)
-        begun = torch.cat([torch.full_like(order[:, :1], size), following[:, :-1]], dim=1)
-        return begun, torch.where(place <= count[:, None], following, -1)
+        longest = int(lengths.max()) if len(labels) else 0
+        position = torch.arange(longest + 1, device=labels.device)
+        boundaries = torch.full_like(order[:, :1], boundary)
+        sequences = torch.cat([order, boundaries], dim=1)[:, : longest + 1]
+        next_words = torch.where(position < lengths[:, None], sequences, boundary)
+        words = torch.cat([boundaries, next_words[:, :-1]], dim=1)
+        return words, torch.where(position <= lengths[:, None], next_words, -1)

@@ -1,4 +1,4 @@
-"""Entropy maximisation on unknown labels, and its opposite.
+"""Entropy maximisation and entropy minimisation on unknown labels.
 
 [1] Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels,
     ECCV 2022.
@@ -20,12 +20,12 @@ Alpha = Weight | Literal["auto"]
 
 
 class EntropyMaximization(OnLogits):
-    """Unknown labels stay unknown: the model is asked to keep an open mind about them (EM) [1].
+    """Keeps predictions for unknown labels uncertain by maximising their entropy (EM) [1].
 
     Args:
-        alpha: weight of the entropy. Paper: 0.2 for VOC, 0.1 for COCO and NUS-WIDE, 0.01 for CUB;
-            ``auto`` sets r / (10 (1 - r)), r being the share of present labels that are known,
-            estimated on validation labels of both signs.
+        alpha: weight of the entropy. Paper: 0.2 for VOC, 0.1 for COCO and NUS-WIDE, 0.01 for CUB.
+            ``auto`` sets r / (10 (1 - r)), where r is the share of present labels that are known.
+            It is estimated from the validation labels, of which some must be known to be absent.
     """
 
     def __init__(self, alpha: Alpha = 0.2) -> None:
@@ -33,18 +33,18 @@ class EntropyMaximization(OnLogits):
         self.alpha = alpha
 
     def prepare(self, task: Task) -> None:
-        """Decide an automatic alpha."""
+        """Set the weight of the entropy."""
         if self.alpha == "auto":
             self.weight = automatic_alpha(task.labels, task.validation)
         else:
             self.weight = self.alpha
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
-        """Log the alpha that was chosen."""
+        """Log an automatic alpha."""
         return {"alpha": self.weight} if self.alpha == "auto" else {}
 
     def figures(self) -> dict[str, Figure]:
-        """An automatic alpha is a setting."""
+        """Also an automatic alpha."""
         return super().figures() | {"alpha": Figure.SETTING}
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -53,12 +53,13 @@ class EntropyMaximization(OnLogits):
 
 
 class EntropyMinimization(OnLogits):
-    """Unknown labels are made certain, whichever way (EntMin) [2].
+    """Pushes predictions for unknown labels towards 0 or 1 by minimising entropy (EntMin) [2].
 
-    Works poorly where only positives are known [1], since then everything may become present.
+    Works poorly if only present labels are known [1], since then all labels may become present.
 
     Args:
-        weight: of the entropy. Paper [1]: 0.01 for VOC, 0.9 for COCO, 0.4 for NUS-WIDE and CUB.
+        weight: weight of the entropy. Paper [1]: 0.01 for VOC, 0.9 for COCO, 0.4 for NUS-WIDE and
+            CUB.
     """
 
     def __init__(self, weight: Weight = 0.01) -> None:
@@ -73,14 +74,15 @@ class EntropyMinimization(OnLogits):
 def automatic_alpha(labels: LabelTable, validation: LabelTable) -> float:
     """An alpha for these labels: r / (10 (1 - r)), where r is the share of present labels known.
 
-    Among pictures that look alike and all have a class, a share r says so and the others say
-    nothing. Their logit comes to rest where r (1 - p) = (1 - r) alpha x p (1 - p), that is where
-    x p = r / ((1 - r) alpha): this alpha puts it at 10. The paper's choices come to 11 on VOC and
-    NUS-WIDE, 5 on COCO, 3 on CUB. Where nearly all is known r counts as 0.8: alpha is 0.4 at most.
+    Consider similar images in which a class is present, where a share r of them has a known label
+    and the others an unknown one. With logit x and probability p, the gradient of the loss is 0
+    where r (1 - p) = (1 - r) alpha x p (1 - p), that is where x p = r / ((1 - r) alpha). This alpha
+    makes x p = 10. The paper's values of alpha correspond to 11 on VOC and NUS-WIDE, 5 on COCO and
+    3 on CUB. r is at most 0.8, so alpha is at most 0.4.
 
     Args:
-        labels: the training labels, whose known positives are counted.
-        validation: labels of both signs, which tell how many positives there should be.
+        labels: the training labels, whose known present labels are counted.
+        validation: present and absent labels, from which the number of present ones is estimated.
     """
     expected = count_positives(validation, instead="alpha=0.1") * len(labels)
     share = min(float(labels.counts().present.sum()) / max(expected, 1e-9), 0.8)

@@ -20,22 +20,22 @@ from partlabel.learning.pseudo_labels.state import PseudoLabels
 
 
 class EmApl(EntropyMaximization, HasArtifacts):
-    """EM, and after a warm-up soft negatives for the least likely labels of each class [1].
+    """As em; after a warm-up, the least likely unknown labels become soft negatives (EM + APL) [1].
 
-    Before each epoch after the warm-up, a share of each class's unknown labels, those with the
-    lowest scores, become soft negatives: their target is the score they have at that moment, for
-    good. The others stay unknown.
+    Before each epoch after the warm-up, some unknown labels of each class, those with the lowest
+    scores, become soft negatives. The target of a soft negative is its score at that time, and does
+    not change later. All other unknown labels stay unknown.
 
     Args:
-        alpha: weight of the entropy on labels that stay unknown, a number or ``auto``: see ``em``.
+        alpha: weight of the entropy of labels that stay unknown, a number or ``auto``: see ``em``.
         beta: weight of pseudo-labels. Paper: 0.02 for VOC, 0.9 COCO, 0.2 NUS-WIDE, 0.4 CUB; 1 is
-            the ablation without down-weighting.
-        theta: share of a class's unknown labels that have a pseudo-label at the end. Paper: 0.9;
+            the ablation without a lower weight.
+        theta: share of each class's unknown labels that have a pseudo-label at the end. Paper: 0.9;
             0.1 is an ablation.
         warmup: epochs of EM alone, fewer than --epochs. Paper: 5 of 10 (NUS-WIDE 4, CUB 3).
-        hard: targets 0 and 1 instead of scores, an ablation.
-        theta_positive: share that become soft positives, those with the highest scores, an
-            ablation. Paper: 0.1, and it hurts.
+        hard: use targets 0 and 1 instead of scores, an ablation.
+        theta_positive: share of each class's unknown labels, those with the highest scores, that
+            become soft positives, an ablation. Paper: 0.1, with worse results.
     """
 
     def __init__(
@@ -50,52 +50,53 @@ class EmApl(EntropyMaximization, HasArtifacts):
         super().__init__(alpha)
         if theta + theta_positive > 1:
             raise InputError(
-                f"theta = {theta} and theta_positive = {theta_positive}: together more than all"
+                f"theta = {theta} and theta_positive = {theta_positive}: their sum must be at "
+                "most 1"
             )
         self.beta, self.theta, self.theta_positive = beta, theta, theta_positive
         self.warmup, self.hard = warmup, hard
         self.pseudo = PseudoLabels()
 
     def prepare(self, task: Task) -> None:
-        """Count what is unknown."""
+        """Count the unknown labels of each class."""
         super().prepare(task)
         if task.epochs <= self.warmup:
             raise InputError(
-                f"a warm-up of {self.warmup} of {task.epochs} epochs leaves no pseudo-labels; "
-                "take more --epochs, or a smaller --set warmup"
+                f"a warm-up of {self.warmup} of {task.epochs} epochs leaves no epoch for "
+                "pseudo-labels; set more --epochs, or a smaller --set warmup"
             )
         self.rounds = task.epochs - self.warmup
         self.unknown = task.labels.counts().unknown
         self.pseudo.prepare(task)
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """One, which must come to its end."""
+        """One stage, without early stopping."""
         refuse_patience(patience)
         return super().stages(epochs, patience)
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
-        """After the warm-up, give pseudo-labels."""
-        told = super().before_epoch(epoch, predict)
+        """After the warm-up, give pseudo-labels to the least likely unknown labels."""
+        figures = super().before_epoch(epoch, predict)
         if epoch < self.warmup:
-            return told
+            return figures
         number = epoch - self.warmup + 1
-        this = self.pseudo.begin(number)
+        this_round = self.pseudo.begin_round(number)
         for rows, logits in predict():
-            this.score(rows, torch.sigmoid(logits).cpu().numpy())
-        given = this.give(
+            this_round.score(rows, torch.sigmoid(logits).cpu().numpy())
+        new_labels = this_round.give(
             quota(self.unknown, self.theta, number, self.rounds),
             quota(self.unknown, self.theta_positive, number, self.rounds),
             (0.0, 1.0) if self.hard else None,
         )
-        self.pseudo.complete(number)
-        return told | {"pseudo_labels": float(given)}
+        self.pseudo.end_round(number)
+        return figures | {"pseudo_labels": float(new_labels)}
 
     def figures(self) -> dict[str, Figure]:
-        """Also the number of labels that a round gave."""
+        """Also the number of pseudo-labels given before an epoch."""
         return super().figures() | {"pseudo_labels": Figure.COUNT}
 
     def is_settled(self, epoch: int) -> bool:
-        """Once the last round is over."""
+        """From the last round of pseudo-labels on."""
         return epoch >= self.warmup + self.rounds - 1
 
     def artifacts(self) -> Artifacts:
@@ -103,10 +104,10 @@ class EmApl(EntropyMaximization, HasArtifacts):
         return Artifacts(pseudo_labels=self.pseudo)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
-        """EM on cells without a pseudo-label, soft cross-entropy on the others (Eq. 8)."""
+        """EM on cells without a pseudo-label, soft cross-entropy on those with one (Eq. 8)."""
         if int(self.pseudo.round) == 0:
             return super().cost(logits, batch)
         signs, targets = self.pseudo.read(batch.rows)
-        pseudo = signs != 0
-        em = losses.entropy_maximization(logits, batch.labels, self.weight * ~pseudo)
-        return em + losses.soft_negative(logits, -pseudo.int(), self.beta, targets=targets)
+        has_pseudo = signs != 0
+        em = losses.entropy_maximization(logits, batch.labels, self.weight * ~has_pseudo)
+        return em + losses.soft_negative(logits, -has_pseudo.int(), self.beta, targets=targets)

@@ -1,8 +1,8 @@
 """Expected negatives with spatial consistency.
 
 [1] Verelst et al., Spatial Consistency Loss for Training Multi-Label Classifiers from Single-Label
-    Annotations, WACV 2023. Its targets are averages over epochs for each picture; here, as in later
-    comparisons, they come from a running mean of the model.
+    Annotations, WACV 2023. In the paper, the target maps of an image are averages over epochs.
+    Here, as in later comparisons, they come from a teacher, a running mean of the model.
 """
 
 from typing import Annotated
@@ -21,15 +21,18 @@ from partlabel.models.heads import Linear
 
 
 class SpatialConsistency(ExpectedPositive, HasTeacher):
-    """Only the least likely unknown labels count as absent; class maps follow a slower model's [1].
+    """Counts the least likely unknown labels as absent; class maps follow a teacher (EN + SCL) [1].
+
+    The most likely unknown labels of a batch are ignored, as many as are expected to be present.
+    The teacher is a running mean of the model.
 
     Args:
         expected: see ``epr``.
-        weight: of the distance between class maps.
-        momentum: how slowly the other model follows.
+        weight: weight of the squared difference between the class maps of model and teacher.
+        momentum: decay of the running mean; a larger value makes the teacher change more slowly.
     """
 
-    in_one_batch = False  # a teacher follows from step to step
+    in_one_batch = False  # the teacher changes in every step
 
     def __init__(
         self,
@@ -41,28 +44,28 @@ class SpatialConsistency(ExpectedPositive, HasTeacher):
         self.weight, self.ema = weight, momentum
 
     def head(self, features: int, classes: int) -> nn.Module:
-        """The usual one, asked for its class maps."""
+        """The linear head, with class maps."""
         return Linear(features, classes, needs_maps=True)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """See :func:`losses.spatial_consistency`."""
         assert isinstance(batch.teacher, Classifier)
-        seen = batch.views["weak"]
-        maps = _class_maps(model, seen)
+        inputs = batch.views["weak"]
+        maps = _class_maps(model, inputs)
         with torch.no_grad():
-            theirs = _class_maps(batch.teacher, seen)
+            teacher_maps = _class_maps(batch.teacher, inputs)
         logits = maps.mean(dim=(2, 3))
         loss = losses.spatial_consistency(
             logits,
             batch.labels,
             self.weight,
             maps=maps,
-            teacher_maps=theirs,
+            teacher_maps=teacher_maps,
             expected=self.positives,
         )
         return {"loss": loss, "positives": losses.known_positives(logits, batch.labels).detach()}
 
 
-def _class_maps(model: Classifier, seen: Tensor) -> Tensor:
+def _class_maps(model: Classifier, inputs: Tensor) -> Tensor:
     assert isinstance(model.head, Linear)
-    return model.head.class_maps(model.backbone(seen))
+    return model.head.class_maps(model.backbone(inputs))

@@ -1,4 +1,4 @@
-"""Interactive learning with similarities between images and between labels.
+"""Interactive learning: similar images, and a graph of related labels.
 
 [1] Huynh and Elhamifar, Interactive Multi-Label CNN Learning with Partial Labels, CVPR 2020.
 """
@@ -32,38 +32,44 @@ from partlabel.models import Classifier
 
 
 class InteractiveLearning(FollowsStages, UsesSide, HasArtifacts):
-    """Labels and features of an image should be sums of those of a few similar images (IMCL) [1].
+    """Predicts unknown labels and makes them agree with those of similar images (IMCL) [1].
 
-    After a warm-up on known labels alone, each step first finds for each image the few others of
-    the batch that explain its labels (spread over a graph of labels that come together) and its
-    features; then improves the weights of the graph; then trains the network on known labels and on
-    what its neighbours say of unknown ones.
+    Unknown labels are replaced by predictions. The labels and features of an image should be
+    weighted sums of those of a few similar images. The sum of labels is spread over a graph of
+    classes that occur together.
+
+    The training starts with a warm-up on known labels only. After it, each step has three parts.
+    First, for each image, up to k similar images of the batch are found, from which its labels and
+    features can best be computed. Second, the weights of the graph are updated. Third, the network
+    is trained on known labels and on the differences to the weighted sums.
 
     Args:
-        lambda_y, lambda_f: how much labels and features must be like those of similar images.
-            Paper: 1 and 0.5; CUB 2 and 0.5, COCO 0.5 and 0.5. Much smaller ones are better here.
-        k: how many similar images at most. Paper: 5, COCO 3.
-        graph: ``cooccurrence`` counted on known labels, ``identity`` for none, or a CSV file with
-            class,linked,weight on each line.
-        k_a: how many labels a label is linked to by co-occurrence. Paper: 50.
-        graph_lr: of the weights of the graph, as a share of the longest stable step; 0 keeps them
-            as they are, an ablation.
-        graph_steps: on these weights in each step of the training.
-        features: of ``unit`` length, or ``raw`` as the paper has them: then they are longer than
-            labels by far, and shrink as they are pulled together.
-        images: ``learned`` finds similar images in each step; ``fixed`` by the model as it was
+        lambda_y, lambda_f: weights of the differences of labels and of features. Paper: 1 and 0.5;
+            CUB 2 and 0.5, COCO 0.5 and 0.5. The much smaller defaults gave better results here.
+        k: largest number of similar images per image. Paper: 5, COCO 3.
+        graph: ``cooccurrence`` counted on known labels, ``identity`` for no links, or a CSV file
+            with the columns class,linked,weight.
+        k_a: number of classes that each class is linked to by co-occurrence. Paper: 50.
+        graph_lr: learning rate of the weights of the graph, as a share of the longest stable step;
+            0 keeps the initial weights, an ablation.
+        graph_steps: gradient steps on these weights per training step.
+        features: ``unit`` scales feature vectors to length 1; ``raw`` leaves them as they are, as
+            in the paper. Raw features are much longer than label vectors, and shrink during the
+            training.
+        images: ``learned`` finds similar images with the current model; ``fixed`` with the model
             after the warm-up, an ablation.
-        gradient: ``neighbours``: an image's labels are what its neighbours' must explain; ``both``
-            also pulls an image to what they say, as the paper's equations do.
-        negative_scale: factor on absent labels in the search. Paper: 0.5.
-        dictionary: so many images of past steps may be similar too. For small batches, and with
-            gradient=both, since the past cannot be changed.
-        a: magnitude of side information (--side), which only helps to find similar images. Paper: 1
+        gradient: which labels and features the differences change. ``neighbours``: those of the
+            similar images; ``both``: also those of the image itself, as in the paper.
+        negative_scale: factor on negative label values in the search and in the differences. Paper:
+            0.5.
+        dictionary: number of images of earlier steps that are searched too. For small batches;
+            needs gradient=both, since images of earlier steps get no gradient.
+        a: scale of side information (--side), which is only used to find similar images. Paper: 1
             or 10.
-        warmup: epochs on known labels alone; None for half of them. Fewer where features train:
-            what similar images say keeps a network from learning few labels by heart.
-        solve: take all images at once in the warm-up, by L-BFGS, which soon comes to the minimum;
-            for frozen features, with a weight decay.
+        warmup: epochs on known labels only; None for half of all epochs. Use fewer if the backbone
+            is trained: the later stage reduces overfitting on few labels.
+        solve: in the warm-up, use L-BFGS on all images at once, which converges in a few epochs.
+            Needs --frozen, and should have a --weight-decay.
     """
 
     files = ("graph",)
@@ -100,23 +106,28 @@ class InteractiveLearning(FollowsStages, UsesSide, HasArtifacts):
         super().__init__()
         self.changed = changed
         self.lambda_y, self.lambda_f, self.k = lambda_y, lambda_f, k
-        self.linking, self.k_a, self.graph_lr, self.graph_steps = graph, k_a, graph_lr, graph_steps
+        self.graph_source, self.k_a, self.graph_lr, self.graph_steps = (
+            graph,
+            k_a,
+            graph_lr,
+            graph_steps,
+        )
         self.negative_scale, self.a, self.warmup, self.solve = negative_scale, a, warmup, solve
         if dictionary and images == "fixed":
-            raise InputError("images=fixed looks in the batch alone; leave dictionary at 0")
+            raise InputError("images=fixed searches the batch only; leave dictionary at 0")
         if dictionary and gradient == "neighbours":
-            raise InputError("neighbours in a dictionary get no gradient: set gradient=both too")
+            raise InputError("images of a dictionary get no gradient; set gradient=both too")
         self.both, self.unit = gradient == "both", features == "unit"
         self.recent = Recent(dictionary)
         self.snapshot = Snapshot() if images == "fixed" else None
-        self.stage, self.last = 0, 0 if warmup == 0 else 1
+        self.stage, self.interactive_stage = 0, 0 if warmup == 0 else 1
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """Known labels alone, then with similar images."""
+        """The warm-up on known labels, then the stage with similar images."""
         return warm_up_stages(self.warmup, epochs, patience, solve=self.solve)
 
     def prepare(self, task: Task) -> None:
-        """Count which labels come together."""
+        """Build the label graph."""
         warn_of_positives_only(task.labels, "imcl")
         refuse_idle("--side", task.side is not None, self.changed, "a")
         self.graph = LearnedGraph(self.links(task))
@@ -124,22 +135,23 @@ class InteractiveLearning(FollowsStages, UsesSide, HasArtifacts):
         self.side = task.side
 
     def links(self, task: Task) -> LabelGraph:
-        """The graph to begin with."""
+        """The initial label graph."""
         classes = task.labels.classes
-        if self.linking == "identity":
+        if self.graph_source == "identity":
             return identity_graph(len(classes))
-        if self.linking == "cooccurrence":
+        if self.graph_source == "cooccurrence":
             return cooccurrence_graph(task.labels, self.k_a)
-        if not Path(self.linking).exists():
+        if not Path(self.graph_source).exists():
             raise InputError(
-                f"graph={self.linking}: neither cooccurrence, nor identity, nor a file of links"
+                f"graph={self.graph_source}: there is no such file; set cooccurrence, identity, or "
+                "a CSV file of links"
             )
-        return given_graph(classes, read_links(self.linking, classes))
+        return given_graph(classes, read_links(self.graph_source, classes))
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
-        """Similar images count from the second stage on."""
+        """Similar images are used after the warm-up."""
         self.stage = stage
-        if stage == self.last and self.snapshot is not None:
+        if stage == self.interactive_stage and self.snapshot is not None:
             self.snapshot.take(model)
 
     def figures(self) -> dict[str, Figure]:
@@ -152,67 +164,74 @@ class InteractiveLearning(FollowsStages, UsesSide, HasArtifacts):
         return Artifacts(label_graph=self.graph)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy on known labels, and how far images are from similar ones (Eq. 1)."""
-        seen = batch.views["weak"]
-        maps = model.backbone(seen)
+        """Cross-entropy on known labels, and distances to similar images (Eq. 1)."""
+        inputs = batch.views["weak"]
+        maps = model.backbone(inputs)
         logits = model.head(maps)
         known = losses.bce(logits, batch.labels, "batch")
         parts = {
             "loss": known,
             "positives": losses.known_positives(logits.detach(), batch.labels),
         }
-        if self.stage < self.last or self.lambda_y + self.lambda_f == 0:
+        if self.stage < self.interactive_stage or self.lambda_y + self.lambda_f == 0:
             return parts
-        shown = self._describe(maps, logits, batch)
-        pool = self.recent.before(**shown)
+        current = self._describe(maps, logits, batch)
+        pool = self.recent.before(**current)
         if self.snapshot is None:
-            found = self._search(shown, pool)
+            neighbours = self._search(current, pool)
         else:
-            then = self._describe(*self.snapshot.look(seen), batch)
-            found = self._search(then, then)
-        self.recent.push(**shown)
-        combined = _combine(found.images, found.label_coef, pool["labels"])
+            earlier = self._describe(*self.snapshot.look(inputs), batch)
+            neighbours = self._search(earlier, earlier)
+        self.recent.push(**current)
+        combined_labels = _combine(neighbours.images, neighbours.label_coef, pool["labels"])
         if self.learns_graph:
-            self.graph.learn(shown["labels"], combined, self.graph_lr, self.graph_steps)
-        labels = shown["labels"] if self.both else shown["labels"].detach()
-        alike = losses.label_smoothness(labels, self.graph.spread(combined))
-        explained = _combine(found.images, found.feature_coef, pool["features"])
-        features = shown["features"] if self.both else shown["features"].detach()
-        near = losses.feature_smoothness(features, explained)
-        parts["loss"] = known + self.lambda_y * alike + self.lambda_f * near
-        similar = (found.images >= 0).sum() / max(len(batch), 1)
-        told = {"known": known, "labels": alike, "features": near, "similar": similar}
-        return parts | {name: value.detach() for name, value in told.items()}
+            self.graph.learn(current["labels"], combined_labels, self.graph_lr, self.graph_steps)
+        labels = current["labels"] if self.both else current["labels"].detach()
+        label_cost = losses.label_smoothness(labels, self.graph.spread(combined_labels))
+        combined_features = _combine(neighbours.images, neighbours.feature_coef, pool["features"])
+        features = current["features"] if self.both else current["features"].detach()
+        feature_cost = losses.feature_smoothness(features, combined_features)
+        parts["loss"] = known + self.lambda_y * label_cost + self.lambda_f * feature_cost
+        similar = (neighbours.images >= 0).sum() / max(len(batch), 1)
+        logged = {"known": known, "labels": label_cost, "features": feature_cost}
+        logged["similar"] = similar
+        return parts | {name: value.detach() for name, value in logged.items()}
 
     def _describe(self, maps: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Rows [B], completed labels [B, C] and features [B, D]."""
-        labels = losses.complete(logits, batch.labels, self.negative_scale)
+        labels = losses.completed_labels(logits, batch.labels, self.negative_scale)
         features = maps.mean(dim=(2, 3)).to(labels.dtype)
         features = normalize(features) if self.unit else features
         return {"rows": batch.rows, "labels": labels, "features": features}
 
     @torch.no_grad()
-    def _search(self, shown: dict[str, Tensor], pool: dict[str, Tensor]) -> Neighbours:
-        """Which images of the pool explain these."""
-        labels, spread = shown["labels"], self.graph.spread(pool["labels"])
+    def _search(self, current: dict[str, Tensor], pool: dict[str, Tensor]) -> Neighbours:
+        """The similar images of each image, from those of the pool but itself."""
+        labels, spread = current["labels"], self.graph.spread(pool["labels"])
         return pursue(
-            torch.cat([labels, self._side(shown["rows"]).to(labels)], dim=1),
-            shown["features"],
+            torch.cat([labels, self._side(current["rows"]).to(labels)], dim=1),
+            current["features"],
             torch.cat([spread, self._side(pool["rows"]).to(labels)], dim=1),
             pool["features"],
             self.k,
             self.lambda_y,
             self.lambda_f,
-            barred=shown["rows"][:, None] == pool["rows"],
+            barred=current["rows"][:, None] == pool["rows"],
         )
 
     def _side(self, rows: Tensor) -> Tensor:
-        """Side information [B, S], nothing if there is none."""
+        """Side information [B, S]; S is 0 if there is none."""
         if self.side is None:
             return rows.new_zeros(len(rows), 0)
         return self.a * (torch.from_numpy(self.side.dense(rows.cpu().numpy())) > 0)
 
 
 def _combine(index: Tensor, coefficients: Tensor, pool: Tensor) -> Tensor:
-    """[B, k] numbers (-1 for none) and coefficients to sums [B, d] of rows of [M, d]."""
+    """Weighted sums [B, d] of rows of a pool.
+
+    Args:
+        index: [B, k] rows of the pool, -1 for none.
+        coefficients: [B, k] their weights, 0 for none.
+        pool: [M, d]
+    """
     return (coefficients[:, :, None] * pool[index.clamp(min=0)]).sum(dim=1)

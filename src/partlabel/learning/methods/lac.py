@@ -1,4 +1,4 @@
-"""Label-aware global consistency.
+"""Label-aware global consistency: contrastive learning on one embedding per class.
 
 [1] Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive Labels,
     NeurIPS 2022.
@@ -31,46 +31,49 @@ Threshold = Annotated[float, Field(ge=0.5, le=1)]
 
 _PROJECTION = 128
 _PATIENCE = 5
-_SAY = (
-    "expected=1.5 (your guess) or base=an; or label some images for all classes, in a split "
+_ADVICE = (
+    "expected=1.5 (your estimate) or base=an; or label some images for all classes, in a split "
     "'holdout'"
 )
 
 
 class LabelAwareConsistency(FollowsStages, HasArtifacts):
-    """Each class of each image has an embedding; those of present classes flock together (LAC) [1].
+    """Counts likely unknown labels as present; pulls embeddings of a class together (LAC) [1].
 
-    In the first stage unknown labels cost what ``base`` says, and the weak view of a picture also
-    teaches the strong one what it is sure of (PLC). In the second, embeddings of labels that are
-    known or believed to be present are pulled to those of the same class, in the batch and in a
-    queue of past ones, and away from others. The first stage has half of the epochs, rounded up,
-    and ends after 5 (or --patience) without a better validation.
+    A decoder computes one embedding per class of each image. In the first stage, the loss is that
+    of another method, ``base``, plus pseudo-label consistency (PLC): confident predictions on a
+    weak view are the targets of a strong view. The second stage adds a contrastive loss (LAC).
+    Embeddings of labels that are known or estimated to be present are pulled together within a
+    class, and pushed away from other classes, in the batch and in a queue of earlier batches. The
+    first stage has half of the epochs, rounded up. It ends early after 5 epochs (or --patience)
+    without a better validation.
 
-    The paper has ``base=an``. The rows of its ablation: AN ``lambda_plc=0 lambda_lac=0``, with PLC
-    ``lambda_lac=0``, with LAC end to end ``stages=1 queue=0``, in two stages ``queue=0``, and as it
-    is. The first of these trains any base with the same decoder. To train the whole network the
-    paper has --lr 1e-4.
+    The paper uses ``base=an``. The rows of its ablation are: AN ``lambda_plc=0 lambda_lac=0``; with
+    PLC ``lambda_lac=0``; with LAC end to end ``stages=1 queue=0``; in two stages ``queue=0``; and
+    the defaults. The first row trains any base with the same decoder. To train the whole network
+    the paper uses --lr 1e-4.
 
     Args:
-        delta: how sure the weak view must be in the first stage. Paper: from 0.5 to 0.9, chosen on
-            validation; the authors' code has 0.6.
-        delta2: in the second stage. The authors' code: 0.9.
-        lambda_plc: weight of what the weak view teaches. Paper: 1.
-        lambda_lac: weight of the contrast between embeddings, 0 for none and one stage. Paper: 1.
-        tau: temperature of the contrast. Paper: from 0.1 to 2, does not matter much.
-        queue: how many past pairs of embeddings (of both views) take part. Paper: 512 to 8192.
-        stages: 1 to begin with all losses at once, an ablation, with ``delta``.
-        denominator: ``all`` compares an anchor with everything else, ``inter`` with other classes
-            alone, as the paper prints it.
-        base: what unknown labels cost otherwise: ``em``, ``em-apl`` or ``an``. The scores of the
-            former two are no probabilities. With them, the likeliest unknown labels of a batch are
-            believed to be present: a share 1 - delta of as many as there should be.
-        expected: present labels per image, for ``em`` and ``em-apl``; None counts them on
-            validation.
-        alpha: of ``em`` and ``em-apl``, see there.
-        beta, warmup: of ``em-apl``, see there.
-        width: of the decoder; see the head ``decoder``.
-        dropout: of the decoder.
+        delta: confidence threshold of the weak view in the first stage. Paper: from 0.5 to 0.9,
+            chosen on validation; the authors' code has 0.6.
+        delta2: the same in the second stage. The authors' code: 0.9.
+        lambda_plc: weight of PLC. Paper: 1.
+        lambda_lac: weight of the contrastive loss; 0 for none, and one stage. Paper: 1.
+        tau: temperature of the contrastive loss. Paper: from 0.1 to 2, with little effect.
+        queue: number of earlier pairs of embeddings (one per view) to compare with. Paper: 512 to
+            8192.
+        stages: 1 to use all losses from the start, with ``delta``, an ablation.
+        denominator: ``all`` compares an embedding with all others; ``inter`` with those of other
+            classes only, as printed in the paper.
+        base: method for unknown labels: ``em``, ``em-apl`` or ``an``. The scores of the first two
+            are not probabilities. With them, the most likely unknown labels of a batch count as
+            present: a share 1 - delta of the number that is expected to be missing.
+        expected: present labels per image, for ``em`` and ``em-apl``; None to estimate it from the
+            validation labels.
+        alpha: see ``em``.
+        beta, warmup: see ``em-apl``.
+        width: width of the decoder; see the head ``decoder``.
+        dropout: dropout of the decoder.
     """
 
     owed: Tensor
@@ -101,17 +104,18 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
         dropout: Dropout = 0.1,
     ) -> None:
         changed = changed_settings(LabelAwareConsistency, locals())
-        contrasts, consistent = lambda_lac > 0, lambda_plc + lambda_lac > 0
-        early = lambda_plc > 0 or (contrasts and stages == 1)
+        contrasts, uses_estimates = lambda_lac > 0, lambda_plc + lambda_lac > 0
+        uses_delta = lambda_plc > 0 or (contrasts and stages == 1)
         refuse_idle("lambda_lac", contrasts, changed, "tau", "queue", "stages", "denominator")
-        refuse_idle("lambda_plc, or lambda_lac and stages=1", early, changed, "delta")
-        refuse_idle("lambda_plc or lambda_lac", consistent, changed, "expected")
+        refuse_idle("lambda_plc, or lambda_lac and stages=1", uses_delta, changed, "delta")
+        refuse_idle("lambda_plc or lambda_lac", uses_estimates, changed, "expected")
         refuse_idle("a second stage", stages == 2 and contrasts, changed, "delta2")
         refuse_idle("base=em or em-apl", base != "an", changed, "alpha", "expected")
         refuse_idle("base=em-apl", base == "em-apl", changed, "beta", "warmup")
         super().__init__()
         self.deltas, self.lambda_plc, self.lambda_lac = (delta, delta2), lambda_plc, lambda_lac
-        self.tau, self.denominator, self.number = tau, denominator, stages if lambda_lac else 1
+        self.tau, self.denominator = tau, denominator
+        self.stage_count = stages if lambda_lac else 1
         self.base: OnLogits = AssumeNegative()
         self.by_score = base == "an"
         if base == "em":
@@ -119,41 +123,43 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
         elif base == "em-apl":
             self.base = EmApl(alpha, beta, warmup=warmup)
         self.expected, self.width, self.dropout = expected, width, dropout
-        self.register_buffer("owed", torch.zeros(()))  # labels to be believed yet
+        # the fraction of a label that is left for the next batch
+        self.register_buffer("owed", torch.zeros(()))
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
         self.stage = 0
         if not lambda_plc and not lambda_lac:
             self.views = ("weak",)
 
     def head(self, features: int, classes: int) -> nn.Module:
-        """The decoder, with a projection if embeddings are compared."""
+        """The decoder, with a projection if there is a contrastive loss."""
         projection = _PROJECTION if self.lambda_lac else 0
         return LabelDecoder(
             features, classes, self.width, dropout=self.dropout, projection=projection
         )
 
     def prepare(self, task: Task) -> None:
-        """Let the base loss look at the labels."""
+        """Prepare the base method, and estimate how many present labels are missing."""
         self.base.prepare(task)
         self.diary.prepare(task)
         if not self.by_score and len(self.views) == 2:
-            there = self.expected or count_positives(task.validation, _SAY)
+            expected = self.expected or count_positives(task.validation, _ADVICE)
             known = int(task.labels.counts().present.sum()) / len(task.labels)
-            self.missing = max(there - known, 0.0)
+            self.missing = max(expected - known, 0.0)
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """The base loss and PLC, then all three."""
+        """The base loss and PLC, then these and LAC."""
         if isinstance(self.base, EmApl):
             refuse_patience(patience)
-        if self.number == 1:
+        if self.stage_count == 1:
             return [Stage(epochs, patience=patience)]
         if epochs < 2:
-            raise InputError("two stages need two --epochs at least (or --set stages=1)")
-        first = None if isinstance(self.base, EmApl) else patience or _PATIENCE
-        return [Stage(-(-epochs // 2), patience=first), Stage(epochs // 2, patience=patience)]
+            raise InputError("two stages need at least two --epochs; or set --set stages=1")
+        first_patience = None if isinstance(self.base, EmApl) else patience or _PATIENCE
+        first = Stage(-(-epochs // 2), patience=first_patience)
+        return [first, Stage(epochs // 2, patience=patience)]
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
-        """The projection only moves where embeddings are compared."""
+        """Train the projection only in the stage with a contrastive loss."""
         self.stage = stage
         assert isinstance(model.head, LabelDecoder)
         if model.head.projection is not None:
@@ -161,57 +167,57 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
 
     @property
     def _contrasts(self) -> bool:
-        return self.lambda_lac > 0 and self.stage == self.number - 1
+        return self.lambda_lac > 0 and self.stage == self.stage_count - 1
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
-        """Let the base loss relabel, if it does."""
-        self.diary.turn(epoch)
+        """Let the base method give pseudo-labels, if it does."""
+        self.diary.begin_epoch(epoch)
         return self.base.before_epoch(epoch, predict)
 
     def figures(self) -> dict[str, Figure]:
-        """Three costs, and the number of labels per image that are believed to be present."""
+        """Three costs, and the number of unknown labels per image that counted as present."""
         costs = dict.fromkeys(("base", "plc", "lac"), Figure.COST)
         return self.base.figures() | costs | {"believed": Figure.COUNT}
 
     def artifacts(self) -> Artifacts:
-        """Labels believed to be present, and the pseudo-labels of the base, if it gives any."""
+        """Unknown labels that counted as present, and the pseudo-labels of the base, if any."""
         pseudo = self.base.pseudo if isinstance(self.base, EmApl) else None
         return Artifacts(pseudo, self.diary)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """The base loss on the weak view, PLC on the strong one, LAC between all embeddings."""
+        """The base loss on the weak view, PLC on the strong one, LAC on the embeddings of both."""
         head, delta = model.head, self.deltas[self.stage]
         assert isinstance(head, LabelDecoder)
-        seen = torch.cat([batch.views[name] for name in self.views])
-        embeddings = head.embed(model.backbone(seen))
+        inputs = torch.cat([batch.views[name] for name in self.views])
+        embeddings = head.embed(model.backbone(inputs))
         logits = head.classify(embeddings)
         weak, strong = logits[: len(batch)], logits[-len(batch) :]
         base = self.base.cost(weak, batch)
         positives = losses.known_positives(weak.detach(), batch.labels)
         if len(self.views) == 1:
             return {"loss": base, "positives": positives}
-        believed = self._believe(weak, batch.labels, delta)
-        self.diary.note(batch.rows, believed > 0)
+        estimates = self._estimate(weak, batch.labels, delta)
+        self.diary.add(batch.rows, estimates > 0)
         if self.by_score:
             plc = losses.plc(strong, batch.labels, delta, teacher=weak)
         else:
-            plc = losses.bce(strong, believed)
+            plc = losses.bce(strong, estimates)
         parts = {
             "loss": base + self.lambda_plc * plc,
             "positives": positives,
             "base": base.detach(),
             "plc": plc.detach(),
-            "believed": (believed > 0).sum() / len(batch),
+            "believed": (estimates > 0).sum() / len(batch),
         }
         if self._contrasts:
-            present = (batch.labels > 0) | (believed > 0)
+            present = (batch.labels > 0) | (estimates > 0)
             lac = self._contrast(head, embeddings, present)
             parts["loss"] = parts["loss"] + self.lambda_lac * lac
             parts["lac"] = lac.detach()
         return parts
 
-    def _believe(self, logits: Tensor, labels: Tensor, delta: float) -> Tensor:
-        """[B, C] in {-1, 0, 1} what to make of unknown labels."""
+    def _estimate(self, logits: Tensor, labels: Tensor, delta: float) -> Tensor:
+        """[B, C] in {-1, 0, 1} estimates of unknown labels, 0 where there is none."""
         if self.by_score:
             return losses.confident(logits, labels, delta)
         self.owed += (1 - delta) * self.missing * len(labels)

@@ -1,4 +1,4 @@
-"""Labels that nobody mentioned.
+"""Learning from labels that annotators did not always mention.
 
 [1] Misra et al., Seeing through the Human Reporting Bias: Visual Classifiers from Noisy
     Human-Centric Labels, CVPR 2016.
@@ -19,15 +19,19 @@ from partlabel.models.heads.relevance import Shown
 
 
 class LatentNoise(Method):
-    """A label is given if it is to be seen and relevant: both are learned (latent noise) [1].
+    """Models an unknown label as one that was not mentioned, or ignores it (latent noise) [1].
 
-    The product of presence and relevance, both given the picture, is the chance of a label.
+    The model predicts for each class whether it is visible in an image, and whether an annotator
+    would mention it if it is. The product of both is the probability that the label is known to be
+    present.
 
     Args:
-        scores: of ``visual`` presence, or of ``relevance``: of being given.
-        unknown: ``unmentioned``: an unknown label is one that was not given, and one known to be
-            absent is not to be seen; ``ignored``: only known labels count; ``auto`` ignores them
-            if some labels are known to be absent.
+        scores: which probability is the score of a class: ``visual`` that it is visible,
+            ``relevance`` that it is mentioned.
+        unknown: how unknown labels are used. ``unmentioned``: an unknown label was not mentioned,
+            and a label known to be absent is not visible; ``ignored``: only known labels are used;
+            ``auto``: ``ignored`` if some training labels are known to be absent, else
+            ``unmentioned``.
     """
 
     in_one_batch = True
@@ -41,25 +45,27 @@ class LatentNoise(Method):
         self.scores, self.unknown = scores, unknown
 
     def head(self, features: int, classes: int) -> nn.Module:
-        """Presence and relevance."""
+        """A head that predicts presence and relevance."""
         return Relevance(features, classes, self.scores)
 
     def prepare(self, task: Task) -> None:
-        """Decide what an unknown label is."""
+        """Decide how unknown labels are used."""
         absent = bool(task.labels.counts().absent.any())
         if self.unknown == "ignored":
             warn_of_positives_only(task.labels, "latent-noise")
         self.ignores = self.unknown == "ignored" or (self.unknown == "auto" and absent)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy of being given, and where nothing is ignored of being there if absent."""
+        """Cross-entropy of being mentioned; for labels known to be absent, of being visible.
+
+        If unknown labels are ignored, all known labels have the first of the two costs.
+        """
         assert isinstance(model.head, Relevance)
-        visual, given = model.head.both(model.backbone(batch.views["weak"]))
+        visual, mentioned = model.head.both(model.backbone(batch.views["weak"]))
         if self.ignores:
-            loss = losses.bce(given, batch.labels, "batch")
+            loss = losses.bce(mentioned, batch.labels, "batch")
         else:
-            loss = losses.assume_negative(
-                torch.where(batch.labels < 0, visual, given), batch.labels
-            )
+            logits = torch.where(batch.labels < 0, visual, mentioned)
+            loss = losses.assume_negative(logits, batch.labels)
         positives = losses.known_positives(visual.detach(), batch.labels)
         return {"loss": loss, "positives": positives}

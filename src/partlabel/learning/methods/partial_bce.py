@@ -1,4 +1,4 @@
-"""Partial-BCE, with a graph network over classes and curriculum labelling.
+"""Partial-BCE, with an optional graph network over classes and curriculum labelling.
 
 [1] Durand et al., Learning a Deep ConvNet for Multi-label Classification with Partial Labels,
     CVPR 2019.
@@ -21,35 +21,43 @@ from partlabel.learning.checks import (
 )
 from partlabel.learning.extensions import Artifacts, ChangesHead, HasArtifacts, HasMembers
 from partlabel.learning.method import Figure, Method, OnLogits, Predict, Stage, Task
-from partlabel.learning.pseudo_labels.curriculum import Borrowed, Curriculum, Strategy, Uncertainty
+from partlabel.learning.pseudo_labels.curriculum import (
+    Curriculum,
+    SharedCurriculum,
+    Strategy,
+    Uncertainty,
+)
 from partlabel.models.heads import GraphRefiner, Refined
 
 
 class PartialBce(OnLogits, ChangesHead, HasMembers, HasArtifacts):
-    """Cross-entropy on known labels, weighted by how much of an image is known [1].
+    """Ignores unknown labels, or guesses easy ones; images with few known labels weigh more [1].
 
-    Images of which little is known weigh more, so that a learning rate that suits full labels suits
-    partial ones. A graph network may refine the scores, and a curriculum may label what is easy.
-    The paper's head is ``--head weldon``.
+    The weight of an image depends on the share of its labels that is known, so that a learning rate
+    for full labels also suits partial labels. A graph network can refine the scores. A curriculum
+    can give pseudo-labels to unknown cells that the model finds easy. The paper's head is
+    ``--head weldon``.
 
     Args:
-        alpha, beta, gamma: the weight of an image with a share q of its labels known is
-            g(q) = alpha q^gamma + beta. Paper: -4.45, 5.45, 1, which make g(0.1) = 5 and g(1) = 1.
-        g: g(0.1), from which alpha and beta follow with g(1) = 1; in place of them.
-        gnn: a graph network over classes refines the scores.
-        steps: of the graph network. Paper: 3.
-        hidden: length of its states, None for the number of classes.
-        curriculum: give labels to unknown cells that are easy: ``a`` by score, ``b`` a share of
-            each batch, ``c`` present ones only, ``d`` by the mean score of an ensemble, ``e`` by
-            uncertainty under dropout (the paper's choice), ``two-step`` all at once; or ``none``.
-        theta: what is easy. Paper: a 2, b 0.8, c 5, d 2, e 0.3.
-        relabel_at: epochs, from 1, before which labels are given; None for a half and three
-            quarters of the way. Paper: 10 and 15 of 20.
-        redecide: decide anew each time; else a label once given stays.
-        members: of the ensemble, which gives labels; the first of them is the model that is kept.
-        passes: under dropout, for ``e``.
-        uncertainty: of ``e``: ``variance`` or ``deviation`` of the scores.
-        dropout: before the classifier and in the graph network; None for 0.2 with ``e``, else 0.
+        alpha, beta, gamma: an image with a share q of its labels known has the weight
+            g(q) = alpha q^gamma + beta. Paper: -4.45, 5.45, 1, so that g(0.1) = 5 and g(1) = 1.
+        g: the value of g(0.1), instead of alpha and beta; they are computed so that g(1) = 1.
+        gnn: refine the scores by a graph network over classes.
+        steps: steps of the graph network. Paper: 3.
+        hidden: width of its states; None for the number of classes.
+        curriculum: which unknown cells get a pseudo-label. ``a``: those with a large score of
+            either sign; ``b``: a share of each batch; ``c``: as ``a``, positive scores only; ``d``:
+            as ``a``, by the mean score of an ensemble; ``e``: those with a low uncertainty under
+            dropout (the paper's choice); ``two-step``: all, once; ``none``: none.
+        theta: threshold of the curriculum; for ``b`` the share. Paper: a 2, b 0.8, c 5, d 2, e 0.3.
+        relabel_at: epochs, counted from 1, before which pseudo-labels are given; None for one half
+            and three quarters of all epochs. Paper: 10 and 15 of 20.
+        redecide: decide all pseudo-labels again each time; by default they do not change.
+        members: number of models in the ensemble of ``d``; the first one is kept.
+        passes: forward passes under dropout, for ``e``.
+        uncertainty: for ``e``: ``variance`` or ``deviation`` of the scores.
+        dropout: dropout before the classifier and in the graph network; None for 0.2 with ``e``,
+            else 0.
     """
 
     def __init__(
@@ -74,69 +82,69 @@ class PartialBce(OnLogits, ChangesHead, HasMembers, HasArtifacts):
         super().__init__()
         if g is not None:
             if changed & {"alpha", "beta"}:
-                raise InputError("g stands for alpha and beta; set it, or them")
+                raise InputError("g replaces alpha and beta; set either g, or alpha and beta")
             if gamma == 0:
-                raise InputError("gamma = 0: with it g(0.1) is g(1), so g has no meaning")
+                raise InputError("gamma = 0: then g(0.1) equals g(1), so g cannot be set")
             alpha, beta = losses.partial_weight(g, gamma=gamma)
         self.weight = alpha, beta, gamma
         refuse_idle("gnn=true", gnn, changed, "steps", "hidden")
         refuse_idle("curriculum=d", curriculum == "d", changed, "members")
         refuse_idle("curriculum=e", curriculum == "e", changed, "passes", "uncertainty")
-        labelled = curriculum != "none"
-        refuse_idle("a curriculum", labelled, changed, "theta", "relabel_at", "redecide")
+        has_curriculum = curriculum != "none"
+        refuse_idle("a curriculum", has_curriculum, changed, "theta", "relabel_at", "redecide")
         self.gnn, self.steps, self.hidden = gnn, steps, hidden
         self.dropout = (0.2 if curriculum == "e" else 0.0) if dropout is None else dropout
         if curriculum == "e" and not self.dropout:
-            raise InputError("dropout = 0: curriculum=e looks at how scores vary under dropout")
+            raise InputError("dropout = 0: curriculum=e measures how scores vary under dropout")
         self.head_options = {"dropout": self.dropout} if self.dropout else {}
-        self.pseudo: Curriculum | Borrowed | None = None
+        self.pseudo: Curriculum | SharedCurriculum | None = None
         if curriculum != "none":
             self.pseudo = Curriculum(curriculum, theta, relabel_at, redecide, passes, uncertainty)
         if curriculum == "d":
             self.members = members
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """One; but a curriculum must come to its end."""
+        """One stage; with a curriculum, without early stopping."""
         if self.pseudo is not None:
             refuse_patience(patience)
         return super().stages(epochs, patience)
 
     def refine(self, head: nn.Module, classes: int) -> nn.Module:
-        """The graph network, if there is one."""
+        """The head with the graph network, if there is one."""
         if not self.gnn:
             return head
         return Refined(head, GraphRefiner(classes, self.steps, self.hidden, self.dropout))
 
     def prepare(self, task: Task) -> None:
-        """Warn where this must fail; set up the curriculum."""
+        """Warn if no training label is known to be absent; set up the curriculum."""
         warn_of_positives_only(task.labels, "partial-bce")
         if self.pseudo is not None:
             self.pseudo.prepare(task)
 
     def follow(self, leader: Method) -> None:
-        """Take the leader's labels."""
+        """Train on the leader's pseudo-labels."""
         assert isinstance(leader, PartialBce)
         assert isinstance(leader.pseudo, Curriculum)
         del self.pseudo
-        self.pseudo = Borrowed(leader.pseudo)
+        self.pseudo = SharedCurriculum(leader.pseudo)
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
-        """Give labels, if there is a curriculum and it is time."""
+        """Give pseudo-labels, if the curriculum has a round before this epoch."""
         return {} if self.pseudo is None else self.pseudo.before_epoch(epoch, predict)
 
     def figures(self) -> dict[str, Figure]:
-        """With a curriculum, what each round gave and what share of labels there is now."""
+        """With a curriculum, the new pseudo-labels, and the share of cells with a label."""
         return super().figures() | {"pseudo_labels": Figure.COUNT, "label_share": Figure.SHARE}
 
     def is_settled(self, epoch: int) -> bool:
-        """Once the curriculum has given its last labels."""
+        """From the last round of the curriculum on."""
         return not isinstance(self.pseudo, Curriculum) or epoch + 1 >= self.pseudo.epochs[-1]
 
     def artifacts(self) -> Artifacts:
-        """The labels of the curriculum."""
+        """The pseudo-labels of the curriculum."""
         return Artifacts(self.pseudo if isinstance(self.pseudo, Curriculum) else None)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
-        """See :func:`losses.partial_bce`; weak labels count as known ones."""
+        """See :func:`losses.partial_bce`; pseudo-labels count as known labels."""
         labels = batch.labels if self.pseudo is None else self.pseudo.labels(batch)
         return losses.partial_bce(logits, labels, *self.weight)

@@ -1,4 +1,4 @@
-"""Methods that put present labels before absent ones.
+"""Methods that rank present labels above absent ones.
 
 [1] Li et al., Improving Pairwise Ranking for Multi-label Image Classification, CVPR 2017 (LSEP).
 [2] Weston et al., WSABIE: Scaling Up To Large Vocabulary Image Annotation, IJCAI 2011.
@@ -25,70 +25,71 @@ from partlabel.models.heads import LabelVectors
 
 
 class Lsep(OnLogits, FollowsStages):
-    """Labels known to be present should score higher than those known to be absent (LSEP) [1].
+    """Ignores unknown labels; ranks known present labels above known absent ones (LSEP) [1].
 
-    Ranks the labels of an image, not the images of a class: so it begins with cross-entropy. Needs
-    labels that are known to be absent.
+    The loss ranks the labels within an image, not the images within a class. So the training starts
+    with a warm-up of cross-entropy on known labels. Needs labels that are known to be absent.
 
     Args:
-        warmup: epochs of cross-entropy on known labels; None for half of them.
+        warmup: epochs of cross-entropy; None for half of all epochs.
     """
 
     def __init__(self, warmup: Epochs | None = None) -> None:
         super().__init__()
         self.warmup = warmup
-        self.stage, self.last = 0, 0 if warmup == 0 else 1
+        self.stage, self.ranking_stage = 0, 0 if warmup == 0 else 1
 
     def prepare(self, task: Task) -> None:
-        """Warn where this must fail."""
+        """Warn if no training label is known to be absent."""
         _warn_of_nothing_to_rank(task.labels, "lsep")
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """Cross-entropy, then ranks."""
+        """Cross-entropy, then ranking."""
         return warm_up_stages(self.warmup, epochs, patience)
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
-        """Ranks count from the second stage on."""
+        """The ranking loss is used after the warm-up."""
         self.stage = stage
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
-        """See :func:`losses.lsep`."""
-        if self.stage < self.last:
+        """See :func:`losses.lsep`; in the warm-up, :func:`losses.bce`."""
+        if self.stage < self.ranking_stage:
             return losses.bce(logits, batch.labels, "batch")
         return losses.lsep(logits, batch.labels)
 
 
 class Wsabie(OnLogits, FollowsStages):
-    """Pictures and labels become vectors; the product with a present label must be larger [2].
+    """Ignores unknown labels; ranks classes by products of image and class vectors (WSABIE) [2].
 
-    Needs labels that are known to be absent.
+    The product of an image's vector with that of a class known to be present must be larger than
+    with that of a class known to be absent. Needs labels that are known to be absent.
 
     Args:
-        width: of the vectors.
-        vectors: to begin with: ``cooccurrence`` finds them from labels that come together; or a
-            CSV file with the header class,x,y... and ``width`` numbers for each class.
-        margin: by how much larger. Paper: 1.
+        width: width of the vectors.
+        vectors: initial vectors of the classes. ``cooccurrence``: computed from which labels occur
+            together; or a CSV file with the header class,x,y... and ``width`` numbers per class.
+        margin: smallest difference between the two products. Paper: 1.
     """
 
     name: ClassVar[str] = "wsabie"
     files = ("vectors",)
-    in_one_batch = False  # ranks change by leaps
+    in_one_batch = False  # ranks are not a continuous function of the weights
 
     def __init__(self, width: Size = 50, vectors: str = "cooccurrence", margin: Rate = 1.0) -> None:
         super().__init__()
         self.width, self.margin, self.source = width, margin, vectors
 
     def head(self, features: int, classes: int) -> nn.Module:
-        """One layer; vectors of labels are learned."""
+        """One layer for images, and trained class vectors."""
         return LabelVectors(features, classes, self.width, learned=True)
 
     def prepare(self, task: Task) -> None:
-        """Find the vectors of labels."""
+        """Compute or read the initial class vectors."""
         _warn_of_nothing_to_rank(task.labels, self.name)
-        self.vectors = find_vectors(self.source, task.labels, self.width)
+        self.vectors = initial_vectors(self.source, task.labels, self.width)
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
-        """Begin with these vectors."""
+        """Set the initial class vectors."""
         assert isinstance(model.head, LabelVectors)
         model.head.tell(self.vectors)
 
@@ -98,13 +99,14 @@ class Wsabie(OnLogits, FollowsStages):
 
 
 class Fast0Tag(Wsabie):
-    """A picture becomes a direction along which present labels come first (Fast0Tag) [3].
+    """Ignores unknown labels; ranks classes along a direction per image (Fast0Tag) [3].
 
-    Vectors of labels stay as they are. Needs labels that are known to be absent.
+    The network maps an image to a direction, along which the vectors of present classes come before
+    those of absent ones. Class vectors are not trained. Needs labels that are known to be absent.
 
     Args:
         width, vectors: see ``wsabie``. Paper: 300, word vectors.
-        hidden: width of the layer in between.
+        hidden: width of the hidden layer.
     """
 
     name: ClassVar[str] = "fast0tag"
@@ -114,7 +116,7 @@ class Fast0Tag(Wsabie):
         self.hidden = hidden
 
     def head(self, features: int, classes: int) -> nn.Module:
-        """Two layers."""
+        """Two layers for images, and fixed class vectors."""
         return LabelVectors(features, classes, self.width, self.hidden)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -122,21 +124,24 @@ class Fast0Tag(Wsabie):
         return losses.ranknet(logits, batch.labels)
 
 
-def find_vectors(source: str, labels: LabelTable, width: int) -> Tensor:
-    """[C, width] from a file, or from which labels come together."""
+def initial_vectors(source: str, labels: LabelTable, width: int) -> Tensor:
+    """Class vectors [C, width] from a file, or from which labels occur together."""
     if source == "cooccurrence":
         return torch.from_numpy(label_vectors(labels, width))
-    found = torch.from_numpy(read_vectors(source, list(labels.classes)))
-    if found.shape[1] != width:
-        raise InputError(f"{source}: vectors have {found.shape[1]} numbers; set width to that")
-    return found
+    vectors = torch.from_numpy(read_vectors(source, list(labels.classes)))
+    if vectors.shape[1] != width:
+        raise InputError(
+            f"{source}: vectors have {vectors.shape[1]} numbers, not {width}; "
+            f"set --set width={vectors.shape[1]}"
+        )
+    return vectors
 
 
 def _warn_of_nothing_to_rank(labels: LabelTable, method: str) -> None:
     if not labels.counts().absent.any():
         warnings.warn(
-            f"no training label is known to be absent: {method} has nothing to put present labels "
-            "before. Take em-apl, or an",
+            f"no training label is known to be absent: {method} has nothing to rank present labels "
+            "above. Use em-apl, or an",
             PartlabelWarning,
             stacklevel=3,
         )

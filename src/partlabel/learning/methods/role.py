@@ -1,4 +1,4 @@
-"""Methods that know how many labels of an image are present on average.
+"""Methods that use the expected number of present labels per image.
 
 [1] Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021 (EPR, ROLE,
     LinearInit).
@@ -19,15 +19,19 @@ from partlabel.learning import losses
 from partlabel.learning.extensions import EstimatesLabels, HasOwnRates
 from partlabel.learning.method import OnLogits, Stage, Task
 
-_UNSURE, _SURE = 0.6, 0.995  # the estimator's first guesses: unknown within .4 to .6, known at .995
+# initial estimates: unknown labels between 0.4 and 0.6, known ones at 0.995 or 0.005
+_UNSURE, _SURE = 0.6, 0.995
 
 
 class ExpectedPositive(OnLogits):
-    """Known labels, and as many present labels an image as expected (EPR) [1].
+    """Constrains unknown labels by the expected number of present labels per image (EPR) [1].
+
+    The loss is cross-entropy on known labels, plus a penalty if the predicted number of present
+    labels per image differs from the expected one.
 
     Args:
-        expected: present labels per image; None counts them on the validation labels. Paper: 1.5
-            for VOC, 2.9 COCO, 1.9 NUS-WIDE, 31.4 CUB.
+        expected: present labels per image; None to estimate it from the validation labels. Paper:
+            1.5 for VOC, 2.9 COCO, 1.9 NUS-WIDE, 31.4 CUB.
     """
 
     def __init__(self, expected: Rate | None = None) -> None:
@@ -35,9 +39,9 @@ class ExpectedPositive(OnLogits):
         self.expected = expected
 
     def prepare(self, task: Task) -> None:
-        """Count the present labels of validation images."""
-        given = self.expected
-        self.positives = count_positives(task.validation) if given is None else given
+        """Estimate the number of present labels per image, unless it is set."""
+        expected = self.expected
+        self.positives = count_positives(task.validation) if expected is None else expected
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.expected_positive`."""
@@ -45,30 +49,31 @@ class ExpectedPositive(OnLogits):
 
 
 class Role(ExpectedPositive, HasOwnRates, EstimatesLabels):
-    """A classifier and an estimator of all training labels teach each other (ROLE) [1].
+    """Learns an estimate of each unknown label together with the classifier (ROLE) [1].
 
-    The estimator is a logit for each cell of the training table: N x C parameters.
+    The estimates are one logit per training label, N x C parameters. Classifier and estimates are
+    the targets of each other, and both are constrained as in ``epr``.
 
     Args:
         expected: see ``epr``.
-        estimator_lr: learning rate of the estimator, as a multiple of the classifier's. Paper: 10.
+        estimator_lr: learning rate of the estimates, as a multiple of the classifier's. Paper: 10.
     """
 
-    in_one_batch = False  # the estimator has a rate of its own
+    in_one_batch = False  # the estimates have their own learning rate
 
     def __init__(self, expected: Rate | None = None, estimator_lr: Rate = 10.0) -> None:
         super().__init__(expected)
         self.estimator_lr = estimator_lr
 
     def prepare(self, task: Task) -> None:
-        """Make the first estimates: sure of known labels, about even on the others."""
+        """Set the initial estimates: certain for known labels, near 0.5 for unknown ones."""
         super().prepare(task)
         # a parameter, its gradient and two moments, and all but the gradient again in a checkpoint
-        need = 52 * math.prod(task.labels.shape)
-        if need > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        needed_bytes = 52 * math.prod(task.labels.shape)
+        if needed_bytes > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
             raise InputError(
-                f"ROLE needs {need / 1e9:.0f} GB for the estimates of all training labels, more "
-                "than there is memory here; em-apl keeps its labels on disk"
+                f"ROLE needs {needed_bytes / 1e9:.0f} GB of memory for the estimates of all "
+                "training labels, more than this machine has; em-apl keeps its labels on disk"
             )
         known = torch.from_numpy(task.labels.dense())
         unsure = math.log(_UNSURE / (1 - _UNSURE)) * (2 * torch.rand(known.shape) - 1)
@@ -76,11 +81,11 @@ class Role(ExpectedPositive, HasOwnRates, EstimatesLabels):
         self.estimator = nn.Parameter(torch.where(known == 0, unsure, sure))
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """The estimator, at its own rate."""
+        """The estimates, with their own learning rate."""
         return [{"params": [self.estimator], "lr": lr * self.estimator_lr, "weight_decay": 0.0}]
 
     def estimates(self) -> Tensor:
-        """[N, C] what the estimator says."""
+        """[N, C] the estimated probability of each training label."""
         return torch.sigmoid(self.estimator.detach())
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -90,12 +95,12 @@ class Role(ExpectedPositive, HasOwnRates, EstimatesLabels):
 
 
 class RoleLinearInit(Role):
-    """ROLE, first with the backbone as it is, then with all that may train (ROLE + LI) [1].
+    """As role, after a stage in which only the head is trained (ROLE + LinearInit) [1].
 
     Args:
         expected, estimator_lr: see ``role``.
-        warmup: epochs of the head alone, before the others. Paper: 25, before 10.
-        warmup_lr: learning rate of those epochs.
+        warmup: epochs of the first stage, in addition to --epochs. Paper: 25, before 10.
+        warmup_lr: learning rate of the first stage.
     """
 
     def __init__(
@@ -109,23 +114,27 @@ class RoleLinearInit(Role):
         self.warmup, self.warmup_lr = warmup, warmup_lr
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """The head alone, then everything from the best weights of that."""
+        """The head only, then the whole model from the best weights of the first stage."""
         first = Stage(self.warmup, lr=self.warmup_lr, head_only=True, patience=patience)
         return [*([first] if self.warmup else []), Stage(epochs, patience=patience)]
 
 
 def count_positives(validation: LabelTable, instead: str = "expected=K") -> float:
-    """Present labels per image, from classes of which some labels are known to be absent.
+    """Estimate the number of present labels per image.
 
-    Classes without a known absence are taken to be like the others; they may not be the majority.
-    Otherwise an error asks for the setting ``instead``.
+    Only classes with labels known to be absent can be counted. The others are assumed to be as
+    frequent on average.
+
+    Args:
+        validation: labels of which some are known to be absent.
+        instead: setting that the error recommends if most classes cannot be counted.
     """
     counts = validation.counts()
-    counted = counts.absent > 0
-    if counted.sum() * 2 < len(counted) or not counts.present[counted].any():
+    countable = counts.absent > 0
+    if countable.sum() * 2 < len(countable) or not counts.present[countable].any():
         raise InputError(
-            "how many labels of an image are present cannot be counted: for most classes no "
-            f"validation label is known to be absent; say it with --set {instead}"
+            "cannot estimate the number of present labels per image: for most classes no "
+            f"validation label is known to be absent; use --set {instead}"
         )
-    present, absent = counts.present[counted], counts.absent[counted]
-    return float((present / (present + absent)).mean() * len(counted))
+    present, absent = counts.present[countable], counts.absent[countable]
+    return float((present / (present + absent)).mean() * len(countable))

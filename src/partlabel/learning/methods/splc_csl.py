@@ -1,4 +1,4 @@
-"""Methods that decide in every batch, from the scores, what an unknown label counts as.
+"""Methods that decide in every batch, from the scores, how each unknown label is treated.
 
 [1] Zhang et al., Simple and Robust Loss Design for Multi-Label Learning with Missing Labels,
     arXiv:2112.07368, 2021 (SPLC).
@@ -25,13 +25,13 @@ from partlabel.models import Classifier
 
 
 class SelfPaced(OnLogits):
-    """Unknown labels count as absent, and those that become likely as present (SPLC) [1].
+    """Counts unknown labels as absent, or as present once they become likely (SPLC) [1].
 
     Args:
         threshold: an unknown label with a larger probability counts as present. Paper: 0.6.
-        start: epochs before unknown labels may count as present. Paper: 1.
-        margin: by which known present labels are pushed further, in logits. Paper: 1.
-        gamma: of the focal factor. Paper: 2.
+        start: epochs in which all unknown labels count as absent. Paper: 1.
+        margin: subtracted from the logits of labels known to be present. Paper: 1.
+        gamma: focusing parameter. Paper: 2.
     """
 
     correct: Tensor
@@ -48,20 +48,20 @@ class SelfPaced(OnLogits):
         self.register_buffer("correct", torch.zeros((), dtype=torch.bool))
 
     def prepare(self, task: Task) -> None:
-        """Refuse a correction that never begins."""
+        """Raise an error if no label would ever be corrected."""
         if self.start >= task.epochs:
             raise InputError(
-                f"start = {self.start}: in {task.epochs} epochs nothing would be corrected; "
-                "take more --epochs, or a smaller --set start"
+                f"start = {self.start}: no unknown label would count as present within "
+                f"{task.epochs} epochs; set more --epochs, or a smaller --set start"
             )
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
-        """Start to correct when it is time."""
+        """Switch the correction on after the first epochs."""
         self.correct.fill_(epoch >= self.start)
         return {}
 
     def is_settled(self, epoch: int) -> bool:
-        """Never: which unknown labels count as present depends on the scores."""
+        """Never, because which unknown labels count as present depends on the scores."""
         return False
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -77,25 +77,26 @@ class SelfPaced(OnLogits):
 
 
 class ClassAwareSelective(OnLogits, FollowsStages):
-    """Unknown labels count as absent but for likely ones and those of frequent classes (CSL) [2].
+    """Counts unknown labels as absent; ignores likely ones and frequent classes (CSL) [2].
 
-    How frequent a class is says a first model, trained on known labels alone: the mean of its
-    probabilities over the training images. The model itself then starts afresh.
+    The frequency of a class is estimated by a first model, trained on known labels only: it is the
+    mean of its probabilities over the training images. Then the training starts again from the
+    initial weights.
 
     Args:
-        ignored: so many unknown labels per image, the likeliest of a batch, are left out. 5 in
-            the authors' code, for 80 classes and more.
-        prior: unknown labels of classes more frequent than this are left out. 0.05 by default in
-            the authors' code, 0.5 in its examples.
-        warmup: epochs of the first model, before the others, 0 for none: then no class counts as
-            frequent.
-        gamma_positive, gamma_negative, gamma_unknown: of the focal factors. 0, 1, 2 by default in
-            the authors' code; 0, 4, 4 in its examples.
+        ignored: this many unknown labels per image are ignored, the most likely ones of each batch.
+            5 in the authors' code, for 80 classes and more.
+        prior: unknown labels of classes with a higher frequency are ignored. 0.05 by default in the
+            authors' code, 0.5 in its examples.
+        warmup: epochs of the first model, in addition to --epochs; 0 for no such model. Then no
+            class counts as frequent.
+        gamma_positive, gamma_negative, gamma_unknown: focusing parameters of present, absent and
+            unknown labels. 0, 1, 2 by default in the authors' code; 0, 4, 4 in its examples.
     """
 
     frequency: Tensor
 
-    in_one_batch = False  # weights of the cost get no gradient
+    in_one_batch = False  # the focal weights are part of the cost but get no gradient
 
     def __init__(
         self,
@@ -112,31 +113,31 @@ class ClassAwareSelective(OnLogits, FollowsStages):
         self.in_warmup = False
 
     def prepare(self, task: Task) -> None:
-        """Warn where no first model can be trained, and where nothing would be assumed."""
+        """Warn if the first model cannot be trained, or all unknown labels would be ignored."""
         classes = task.labels.shape[1]
         if self.warmup:
-            instead = "Set warmup=0 to do without it"
+            instead = "Set warmup=0 to train without it"
             warn_of_positives_only(task.labels, "the first model of csl", instead)
         if self.ignored >= classes:
             warnings.warn(
-                f"csl leaves out {self.ignored} unknown labels an image, and there are {classes} "
-                "classes: no unknown label is ever learned from. Set a smaller ignored",
+                f"csl ignores {self.ignored} unknown labels per image, and there are {classes} "
+                "classes: all unknown labels are ignored. Set a smaller ignored",
                 PartlabelWarning,
                 stacklevel=2,
             )
         self.register_buffer("frequency", torch.zeros(classes))
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """The first model, then the model itself."""
+        """The first model, then the final one."""
         first = [Stage(self.warmup, patience=patience, aside=True)] if self.warmup else []
         return [*first, Stage(epochs, patience=patience)]
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
-        """Know which model is trained."""
+        """Note whether the first model is trained."""
         self.in_warmup = bool(self.warmup) and stage == 0
 
     def after_stage(self, stage: int, predict: Predict) -> None:
-        """Ask the first model how frequent classes are."""
+        """Estimate the frequencies of classes with the first model."""
         total, images = torch.zeros_like(self.frequency, dtype=torch.float64), 0
         for rows, logits in predict():
             total += torch.sigmoid(widest(logits)).sum(dim=0)
@@ -144,14 +145,14 @@ class ClassAwareSelective(OnLogits, FollowsStages):
         self.frequency.copy_(total / max(images, 1))
         if bool((self.frequency > self.prior).all()):
             warnings.warn(
-                f"every class is more frequent than prior = {self.prior:g}: csl learns from no "
-                "unknown label. Set a larger prior",
+                f"every class is more frequent than prior = {self.prior:g}: all unknown labels are "
+                "ignored. Set a larger prior",
                 PartlabelWarning,
                 stacklevel=2,
             )
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
-        """See :func:`losses.bce` for the first model, :func:`losses.selective` for the other."""
+        """See :func:`losses.selective`; for the first model, :func:`losses.bce`."""
         if self.in_warmup:
             return losses.bce(logits, batch.labels)
         return losses.selective(

@@ -23,26 +23,29 @@ Consistency = Literal["none", "pl", "plain", "saliency"]
 
 
 class SaliencyRegularization(HasArtifacts):
-    """The highest places of class maps count twice; a weak view teaches a strong one (SR) [1].
+    """Learns unknown labels of a strong view from confident predictions on a weak view (SR) [1].
 
-    For known labels of both signs. Each row of the paper's ablation is a setting:
-    S-BCE ``saliency=false consistency=none normalize=classes``, BN-BCE ``saliency=false
-    consistency=none``, with PL ``saliency=false consistency=pl``, with CR (w/o SR)
-    ``saliency=false consistency=plain``, with SR ``consistency=none``, with SR and CR (w/o SR)
-    ``consistency=plain``, and as it is, with SR and CR (w/ SR).
+    The logit of a class is the mean of its class map plus alpha times the mean of its k highest
+    values. Needs labels that are known to be absent.
+
+    The rows of the paper's ablation are: S-BCE ``saliency=false consistency=none
+    normalize=classes``; BN-BCE ``saliency=false consistency=none``; with PL ``saliency=false
+    consistency=pl``; with CR (w/o SR) ``saliency=false consistency=plain``; with SR
+    ``consistency=none``; with SR and CR (w/o SR) ``consistency=plain``; with SR and CR (w/ SR) the
+    defaults.
 
     Args:
-        alpha: weight of the highest places in a logit. Paper: 0.5.
-        k: how many places. Paper: 5, of 14 x 14.
-        tau: an unknown label counts as present, or absent, if that is at least so probable. Paper:
-            0.6.
-        saliency: false for the mean of a class map alone.
-        consistency: how unknown labels are learned: ``saliency`` from the weak view to the strong
-            one; ``plain`` likewise but on the mean of the class maps; ``pl`` from the weak view to
-            itself; ``none``.
-        normalize: what a sum over labels is divided by: ``batch`` for how many there are in the
-            batch, ``image`` in each image, ``classes`` for images times classes.
-        predict: ``p_hat``, with saliency, or ``p``, without.
+        alpha: weight of the highest values. Paper: 0.5.
+        k: number of highest values. Paper: 5, of 14 x 14.
+        tau: threshold: an unknown label counts as present if its probability is at least tau, and
+            as absent if it is at most 1 - tau. Paper: 0.6.
+        saliency: false to use the mean of a class map only.
+        consistency: how unknown labels are learned. ``saliency``: the weak view's predictions are
+            the targets of the strong view; ``plain``: the same, on the means of the class maps
+            only; ``pl``: they are the targets of the weak view itself; ``none``: not at all.
+        normalize: what a sum over labels is divided by. ``batch``: their number in the batch;
+            ``image``: their number in each image; ``classes``: images times classes.
+        predict: the score of a class: ``p_hat`` with saliency, ``p`` without.
     """
 
     def __init__(
@@ -71,40 +74,40 @@ class SaliencyRegularization(HasArtifacts):
         return Saliency(features, classes, self.alpha, self.k, salient_prediction=self.salient)
 
     def prepare(self, task: Task) -> None:
-        """Warn where this must fail."""
+        """Warn if no training label is known to be absent."""
         warn_of_positives_only(task.labels, "sr")
         self.diary.prepare(task)
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
-        """Begin a page of the diary."""
-        self.diary.turn(epoch)
+        """Start the diary's page of this epoch."""
+        self.diary.begin_epoch(epoch)
         return {}
 
     def figures(self) -> dict[str, Figure]:
-        """Two costs, and the share of unknown labels that the weak view decides."""
+        """Two costs, and the share of unknown labels with a confident prediction."""
         costs = dict.fromkeys(("known", "unknown"), Figure.COST)
         return super().figures() | costs | {"sure": Figure.SHARE}
 
     def artifacts(self) -> Artifacts:
-        """Unknown labels that counted as present."""
+        """The unknown labels that counted as present."""
         return Artifacts(diary=self.diary)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """Known labels in all views, and what the weak view is sure of."""
+        """Cross-entropy on known labels in all views, and on confident unknown labels."""
         assert isinstance(model.head, Saliency)
-        seen = torch.cat([batch.views[name] for name in self.views])
-        maps = model.head.class_maps(model.backbone(seen))
+        inputs = torch.cat([batch.views[name] for name in self.views])
+        maps = model.head.class_maps(model.backbone(inputs))
         logits = saliency_pool(maps, self.alpha, self.k)
         labels = batch.labels.repeat(len(self.views), 1)
         known = losses.bce(logits, labels, self.normalize)
         parts = {"positives": losses.known_positives(logits.detach(), labels)}
         if self.consistency == "none":
             return {"loss": known, **parts}
-        said = maps.mean(dim=(2, 3)) if self.consistency == "plain" else logits
-        weak, learner = said[: len(batch)], said[-len(batch) :]
-        believed = losses.confident(weak, batch.labels, self.tau)
-        self.diary.note(batch.rows, believed > 0)
-        unknown = losses.bce(learner, believed, self.normalize)
+        scores = maps.mean(dim=(2, 3)) if self.consistency == "plain" else logits
+        teacher, student = scores[: len(batch)], scores[-len(batch) :]
+        estimates = losses.confident(teacher, batch.labels, self.tau)
+        self.diary.add(batch.rows, estimates > 0)
+        unknown = losses.bce(student, estimates, self.normalize)
         parts |= {"known": known.detach(), "unknown": unknown.detach()}
-        parts["sure"] = (believed != 0).sum() / (batch.labels == 0).sum().clamp(min=1)
+        parts["sure"] = (estimates != 0).sum() / (batch.labels == 0).sum().clamp(min=1)
         return {"loss": known + unknown, **parts}

@@ -1,12 +1,12 @@
-"""Pseudo-labels on disk: which cells have one, since when, and how soft.
+"""Storage of pseudo-labels: which cells have one, from which round, and its value.
 
-A memory of N x C cells holds 6 bytes for each: the round in which a label was given (negative for
-absent, positive for present, 0 for none) and, apart from it, a value. Because the round is kept, a
-memory can be read as it was after any round; a training that was stopped in the middle of one
-repeats it, and what was half written does not count.
+There are 6 bytes per cell: the number of the round that gave the label (negative for absent,
+positive for present, 0 for no label), and separately a value, such as a soft target. Because the
+round is stored, the labels can be read as they were after any round. If a training is stopped
+during a round, the round is repeated, and labels that it already wrote are ignored.
 
-The cells lie on disk in blocks of classes that fit into memory one at a time, so a round can look
-at whole classes and a batch at whole images, and neither needs more than a block.
+On disk, the cells are divided into blocks of classes. A block fits into memory. A round reads whole
+classes, one block at a time, and a batch reads whole images across the blocks.
 """
 
 import hashlib
@@ -25,21 +25,21 @@ from partlabel.base.errors import FileError, JobError
 from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable
 
-KNOWN = np.iinfo(np.int16).min  # in place of a round: the cell has a label of its own
-_BLOCK = 1 << 28  # bytes of scores that are looked at in one go
-_ROWS = 1 << 14  # images of a table whose known cells are looked at in one go
-_CELLS = 1 << 22  # cells that are tallied in one go
+KNOWN = np.iinfo(np.int16).min  # in place of a round: the label of this cell is known
+_BLOCK = 1 << 28  # bytes of the scores of a block of classes
+_ROWS = 1 << 14  # images whose known cells are marked at a time
+_CELLS = 1 << 22  # cells that are counted at a time
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What was given in which round, for which class.
+    """The numbers of pseudo-labels per round, sign (absent, present) and class.
 
     Args:
-        given: [rounds, 2, C] number of labels: absent ones, present ones.
-        judged: [rounds, 2, C] number of those whose truth is known.
-        right: [rounds, 2, C] number of those that are true.
-        first: number of the first round; those before were replaced.
+        given: [rounds, 2, C] number of labels.
+        judged: [rounds, 2, C] number of those whose true label is known.
+        right: [rounds, 2, C] number of those that are correct.
+        first: number of the first round in the arrays; labels of earlier rounds were replaced.
     """
 
     given: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Tally:
     first: int = 1
 
     def of_rounds(self, which: slice) -> "Tally":
-        """The tally of some of the rounds."""
+        """The counts of some of the rounds."""
         first = self.first + (which.start or 0)
         return Tally(self.given[which], self.judged[which], self.right[which], first)
 
@@ -57,8 +57,8 @@ class LabelMemory:
     """Pseudo-labels for the unknown cells of a table.
 
     Args:
-        labels: known cells never get a pseudo-label.
-        folder: where it lies on disk; opened if it is there already. None keeps it in memory.
+        labels: the table; known cells never get a pseudo-label.
+        folder: where the files are; opened if they exist. None to keep the labels in memory.
     """
 
     def __init__(self, labels: LabelTable, folder: Path | None = None) -> None:
@@ -67,9 +67,11 @@ class LabelMemory:
         if folder is not None and self.is_in(folder):
             shape = _Shape.read(folder)
             if (shape.images, shape.classes, shape.known) != (images, classes, _digest(labels)):
-                raise FileError(folder, "holds pseudo-labels for other labels")
+                raise FileError(
+                    folder, "holds pseudo-labels of other labels; train in a new folder"
+                )
             self._set_shape(images, classes, shape.width)
-            self._map("r+")
+            self._open_arrays("r+")
             return
         self._set_shape(images, classes, max(1, _BLOCK // max(4 * images, 1)))
         if folder is None:
@@ -77,24 +79,25 @@ class LabelMemory:
             self.values: NDArray[np.float32] = np.zeros(self.shape, dtype=np.float32)
         else:
             self._make_files(folder)
-        self._mark(labels)
+        self._mark_known(labels)
         if folder is not None:
             self.flush()
-            _Shape(images, classes, self.width, _digest(labels)).write(folder)  # last: it is whole
+            # written last: its presence shows that the files are complete
+            _Shape(images, classes, self.width, _digest(labels)).write(folder)
 
     @staticmethod
     def is_in(folder: Path) -> bool:
-        """Whether a folder holds a memory."""
+        """Whether a folder holds pseudo-labels."""
         return (folder / "shape.json").is_file()
 
     @classmethod
     def open(cls, folder: Path) -> "LabelMemory":
-        """A memory that is on disk, to look at."""
+        """Open pseudo-labels on disk for reading."""
         memory = cls.__new__(cls)
         memory.folder = folder
         shape = _Shape.read(folder)
         memory._set_shape(shape.images, shape.classes, shape.width)
-        memory._map("r")
+        memory._open_arrays("r")
         return memory
 
     def _set_shape(self, images: int, classes: int, width: int) -> None:
@@ -103,78 +106,87 @@ class LabelMemory:
 
     def _make_files(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        need, free = 6 * math.prod(self.shape), shutil.disk_usage(folder).free
-        if need > free:
+        needed, free = 6 * math.prod(self.shape), shutil.disk_usage(folder).free
+        if needed > free:
             raise JobError(
                 f"{folder}: pseudo-labels for {self.images:,} x {self.classes:,} cells need "
-                f"{need / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free; put --out on a larger disk"
+                f"{needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free; put --out on a "
+                "larger disk"
             )
         for name, size in (("rounds", 2), ("values", 4)):
             with (folder / name).open("wb") as stream:
                 _reserve(stream.fileno(), size * math.prod(self.shape), folder)
-        self._map("r+")
+        self._open_arrays("r+")
 
-    def _map(self, mode: Any) -> None:
-        def open_one(name: str, kind: Any) -> NDArray[Any]:
+    def _open_arrays(self, mode: Any) -> None:
+        def open_array(name: str, dtype: Any) -> NDArray[Any]:
             if not math.prod(self.shape):
-                return np.zeros(self.shape, dtype=kind)
+                return np.zeros(self.shape, dtype=dtype)
             assert self.folder is not None
             path = self.folder / name
             try:
-                if path.stat().st_size != np.dtype(kind).itemsize * math.prod(self.shape):
-                    raise ValueError("not as large as it must be")
-                return np.memmap(path, dtype=kind, mode=mode, shape=self.shape)
+                if path.stat().st_size != np.dtype(dtype).itemsize * math.prod(self.shape):
+                    raise ValueError("the file has the wrong size")
+                return np.memmap(path, dtype=dtype, mode=mode, shape=self.shape)
             except (OSError, ValueError) as error:
                 raise FileError(path, f"damaged ({error})") from error
 
-        self.rounds, self.values = open_one("rounds", np.int16), open_one("values", np.float32)
+        self.rounds, self.values = open_array("rounds", np.int16), open_array("values", np.float32)
 
-    def _mark(self, labels: LabelTable) -> None:
+    def _mark_known(self, labels: LabelTable) -> None:
         for start in range(0, self.images, _ROWS):
             cells = labels.cells.take(np.arange(start, min(start + _ROWS, self.images)))
             known = cells.values != 0
-            block, place = np.divmod(cells.columns[known], self.width)
-            self.rounds[block, cells.rows[known] + start, place] = KNOWN
+            block, column = np.divmod(cells.columns[known], self.width)
+            self.rounds[block, cells.rows[known] + start, column] = KNOWN
 
     def flush(self) -> None:
-        """Make sure that what was given is on disk."""
+        """Write all changes to disk."""
         for array in (self.rounds, self.values):
             if isinstance(array, np.memmap):
                 array.flush()
 
     def read(
-        self, rows: NDArray[np.int64], upto: int
+        self, rows: NDArray[np.int64], last_round: int
     ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """Pseudo-labels [B, C] in {-1, 0, 1} of these images after a round, and their values."""
+        """The pseudo-labels of images as they were after a round.
+
+        Returns:
+            Labels [B, C] in {-1, 0, 1}, 0 for none, and their values [B, C].
+        """
         rounds, values = self.of_rows(self.rounds, rows), self.of_rows(self.values, rows)
-        given = (rounds != 0) & (rounds != KNOWN) & (np.abs(rounds) <= upto)
-        return np.where(given, np.sign(rounds), 0).astype(np.int8), values
+        return np.where(_is_given(rounds, last_round), np.sign(rounds), 0).astype(np.int8), values
 
     def of_rows(self, array: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-        """[B, C] of ``rounds`` or ``values``, wherever its blocks lie."""
-        found = np.asarray(array[:, rows]).transpose(1, 0, 2)
-        return found.reshape(len(rows), self.shape[0] * self.width)[:, : self.classes]
+        """The cells [B, C] of ``rounds`` or ``values`` of these images, from all blocks."""
+        cells = np.asarray(array[:, rows]).transpose(1, 0, 2)
+        return cells.reshape(len(rows), self.shape[0] * self.width)[:, : self.classes]
 
-    def tally(self, upto: int, truth: LabelTable | None = None) -> Tally:
-        """How many labels each round gave, and how many of them are true."""
-        given, judged, right = (np.zeros((upto, 2, self.classes), np.int64) for _ in range(3))
+    def tally(self, last_round: int, truth: LabelTable | None = None) -> Tally:
+        """Count the labels of each round, and how many of them are correct."""
+        given, judged, right = (np.zeros((last_round, 2, self.classes), np.int64) for _ in range(3))
         step = max(1, _CELLS // max(self.classes, 1))
         for rows in np.split(np.arange(self.images), range(step, self.images, step)):
             rounds = self.of_rows(self.rounds, rows).astype(np.int64)
-            at, column = np.nonzero((rounds != 0) & (rounds != KNOWN) & (np.abs(rounds) <= upto))
-            number = rounds[at, column]
-            where = (np.abs(number) - 1, (number > 0).astype(np.int64), column)
-            np.add.at(given, where, 1)
+            image, column = np.nonzero(_is_given(rounds, last_round))
+            signed_round = rounds[image, column]
+            index = (np.abs(signed_round) - 1, (signed_round > 0).astype(np.int64), column)
+            np.add.at(given, index, 1)
             if truth is not None:
-                true = truth.dense(rows)[at, column]
-                np.add.at(judged, where, true != 0)
-                np.add.at(right, where, np.sign(number) == true)
+                true = truth.dense(rows)[image, column]
+                np.add.at(judged, index, true != 0)
+                np.add.at(right, index, np.sign(signed_round) == true)
         return Tally(given, judged, right)
+
+
+def _is_given(rounds: NDArray[Any], last_round: int) -> NDArray[np.bool_]:
+    """Which cells have a pseudo-label of this or an earlier round."""
+    return np.asarray((rounds != 0) & (rounds != KNOWN) & (np.abs(rounds) <= last_round))
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """What ``shape.json`` says; ``known`` is a hash of which cells have labels of their own."""
+    """The content of ``shape.json``; ``known`` is a hash of the known labels."""
 
     images: int
     classes: int
@@ -185,8 +197,7 @@ class _Shape:
     def read(cls, folder: Path) -> "_Shape":
         path = folder / "shape.json"
         try:
-            found = json.loads(path.read_bytes())
-            shape = cls(**found)
+            shape = cls(**json.loads(path.read_bytes()))
             sizes = [int(size) for size in (shape.images, shape.classes, shape.width - 1)]
             if min(sizes) < 0:
                 raise ValueError("sizes out of range")
@@ -208,7 +219,7 @@ def _digest(labels: LabelTable) -> str:
 
 
 def _reserve(handle: int, size: int, folder: Path) -> None:
-    """Make a file of zeros whose room on the disk nobody else can take."""
+    """Fill a file with zeros and reserve its space on the disk, if the system can."""
     if not size:
         return
     try:
@@ -217,4 +228,4 @@ def _reserve(handle: int, size: int, folder: Path) -> None:
         else:
             os.ftruncate(handle, size)
     except OSError as error:
-        raise JobError(f"{folder}: no room for pseudo-labels ({error.strerror})") from error
+        raise JobError(f"{folder}: no space for pseudo-labels ({error.strerror})") from error

@@ -1,4 +1,4 @@
-"""A round of giving labels: which cells get one."""
+"""A round of pseudo-labels: the choice of the cells that get one."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -10,19 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 from partlabel.base.errors import JobError
 from partlabel.learning.pseudo_labels.memory import KNOWN, LabelMemory
 
-_ROWS = 256  # images that are cleared in one go
-_TOGETHER = 16  # classes that a thread looks at in one go
+_ROWS = 256  # images that are cleared at a time
+_CLASSES = 16  # classes that a thread processes at a time
 
 
 class Round:
-    """One round: either all scores first and then the choice, or image by image.
+    """One round of pseudo-labels.
 
-    What it gives replaces labels of this and later rounds, which an attempt that was cut short may
-    have left.
+    Either call :meth:`score` for all images and then :meth:`give`, or call :meth:`mark` for all
+    images and then :meth:`end`. Labels of the same or a later round, which a stopped training may
+    have left, are replaced.
 
     Args:
-        memory: where labels are given.
-        number: of the round, from 1 on.
+        memory: where the labels are stored.
+        number: number of the round, from 1 on.
     """
 
     def __init__(self, memory: LabelMemory, number: int) -> None:
@@ -31,85 +32,94 @@ class Round:
 
     def open_cells(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """[B, C] which cells of these images had no label when this round began."""
-        return self._free(self.memory.of_rows(self.memory.rounds, rows))
+        return self._is_free(self.memory.of_rows(self.memory.rounds, rows))
 
     def mark(self, rows: NDArray[np.int64], signs: NDArray[np.int8]) -> int:
-        """Give labels [B, C] in {-1, 0, 1} to the open cells of images; returns how many.
+        """Give labels to the open cells of images.
 
-        Call :meth:`end` after the last.
+        Call :meth:`end` after the last images.
+
+        Args:
+            rows: [B] the images.
+            signs: [B, C] in {-1, 0, 1}, 0 for no label; ignored in cells that are not open.
+
+        Returns:
+            The number of labels given.
         """
-        memory, given = self.memory, 0
+        memory, new_labels = self.memory, 0
         self.scored[rows] = True
         for block in range(memory.shape[0]):
-            here = signs[:, block * memory.width : (block + 1) * memory.width]
-            width = here.shape[1]
+            block_signs = signs[:, block * memory.width : (block + 1) * memory.width]
+            width = block_signs.shape[1]
             rounds = memory.rounds[block, rows, :width]
-            free = self._free(rounds)
-            chosen = np.where(free, here, 0).astype(np.int16)
+            free = self._is_free(rounds)
+            chosen = np.where(free, block_signs, 0).astype(np.int16)
             memory.rounds[block, rows, :width] = np.where(free, chosen * self.number, rounds)
-            kept = memory.values[block, rows, :width]
-            memory.values[block, rows, :width] = np.where(chosen != 0, chosen > 0, kept)
-            given += int(np.count_nonzero(chosen))
-        return given
+            values = memory.values[block, rows, :width]
+            memory.values[block, rows, :width] = np.where(chosen != 0, chosen > 0, values)
+            new_labels += int(np.count_nonzero(chosen))
+        return new_labels
 
     def end(self) -> None:
-        """Images that were not marked lose what an earlier attempt gave them; all is on disk."""
-        missed = np.flatnonzero(~self.scored)
-        for part in np.split(missed, range(_ROWS, len(missed), _ROWS)):
+        """Remove labels that a stopped training left in images without marks; write to disk."""
+        unmarked = np.flatnonzero(~self.scored)
+        for part in np.split(unmarked, range(_ROWS, len(unmarked), _ROWS)):
             self.mark(part, np.zeros((len(part), self.memory.classes), dtype=np.int8))
         self.memory.flush()
 
     def score(self, rows: NDArray[np.int64], scores: NDArray[Any]) -> None:
-        """Note scores [B, C] of images; an image without scores gets no label in this round."""
+        """Store the scores [B, C] of images. Images without scores get no label in this round."""
         memory = self.memory
         if np.isnan(scores).any():
             raise JobError("scores of training images became NaN; a smaller --lr usually helps")
         self.scored[rows] = True
         for block in range(memory.shape[0]):
-            columns = slice(block * memory.width, (block + 1) * memory.width)
-            here = scores[:, columns]
-            width = here.shape[1]
-            free = self._free(memory.rounds[block, rows, :width])
-            kept = memory.values[block, rows, :width]
-            memory.values[block, rows, :width] = np.where(free, here, kept)
+            block_scores = scores[:, block * memory.width : (block + 1) * memory.width]
+            width = block_scores.shape[1]
+            free = self._is_free(memory.rounds[block, rows, :width])
+            values = memory.values[block, rows, :width]
+            memory.values[block, rows, :width] = np.where(free, block_scores, values)
 
-    def _free(self, rounds: NDArray[np.int16]) -> NDArray[np.bool_]:
-        """Cells that had no label when this round began."""
-        later = (np.abs(rounds) >= self.number) & (rounds != KNOWN)
-        return np.asarray((rounds == 0) | later)
+    def _is_free(self, rounds: NDArray[np.int16]) -> NDArray[np.bool_]:
+        """Which cells had no label when this round began."""
+        has_later_label = (np.abs(rounds) >= self.number) & (rounds != KNOWN)
+        return np.asarray((rounds == 0) | has_later_label)
 
     def give(
         self, lowest: ArrayLike, highest: ArrayLike = 0, values: tuple[float, float] | None = None
     ) -> int:
         """Give labels to the cells with the lowest and the highest scores of each class.
 
+        Among equal scores the first images are taken.
+
         Args:
-            lowest: [C] how many cells of each class become absent; fewer if it runs out.
-            highest: [C] how many of those left become present.
-            values: of absent and of present labels; None for the score itself.
+            lowest: [C] number of cells of each class that become absent; all if there are fewer.
+            highest: [C] number of the remaining cells that become present.
+            values: the values of absent and of present labels; None for their scores.
 
         Returns:
-            How many labels were given. Among equal scores the first images are taken.
+            The number of labels given.
         """
-        memory, given = self.memory, 0
-        fewest = np.broadcast_to(np.asarray(lowest, dtype=np.int64), memory.classes)
-        most = np.broadcast_to(np.asarray(highest, dtype=np.int64), memory.classes)
+        memory, new_labels = self.memory, 0
+        absent = np.broadcast_to(np.asarray(lowest, dtype=np.int64), memory.classes)
+        present = np.broadcast_to(np.asarray(highest, dtype=np.int64), memory.classes)
         for block in range(memory.shape[0]):
             columns = slice(block * memory.width, (block + 1) * memory.width)
-            width = len(fewest[columns])
+            width = len(absent[columns])
             rounds = memory.rounds[block, :, :width]
-            free = self._free(rounds) & self.scored[:, None]
-            chosen = choose(memory.values[block, :, :width], free, fewest[columns], most[columns])
-            stale = self._free(rounds) & (rounds != 0)
+            free = self._is_free(rounds) & self.scored[:, None]
+            scores = memory.values[block, :, :width]
+            chosen = choose(scores, free, absent[columns], present[columns])
+            stale = self._is_free(rounds) & (rounds != 0)
             if stale.any():
                 rounds[stale] = 0
             np.copyto(rounds, chosen * np.int16(self.number), where=chosen != 0)
             if values is not None:
                 for sign, value in zip((-1, 1), values, strict=True):
                     memory.values[block, :, :width][chosen == sign] = value
-            given += int(np.count_nonzero(chosen))
+            new_labels += int(np.count_nonzero(chosen))
         memory.flush()
-        return given
+        return new_labels
 
 
 def choose(
@@ -123,36 +133,41 @@ def choose(
     Args:
         scores: [N, C]
         free: [N, C] the cells that may be chosen.
-        lowest, highest: [C] how many; the lowest come first where a class runs out.
+        lowest, highest: [C] the numbers of cells. If a class has too few cells, the lowest scores
+            have priority.
+
+    Returns:
+        [N, C] in {-1, 0, 1}
     """
     chosen = np.empty(scores.shape, dtype=np.int8)
-    left = np.count_nonzero(free, axis=0)
+    free_counts = np.count_nonzero(free, axis=0)
 
-    def choose_in(start: int) -> None:
-        """A few classes that lie side by side: whole lines of the cache, and few of them."""
-        columns = slice(start, start + _TOGETHER)
+    def choose_columns(start: int) -> None:
+        # adjacent classes share cache lines, and a few at a time fit into the cache
+        columns = slice(start, start + _CLASSES)
         by_class = np.where(free[:, columns], scores[:, columns], np.inf).T.copy()
-        marks = np.zeros(by_class.shape, dtype=np.int8)
-        for mark, row, few, many, most in zip(
-            marks, by_class, lowest[columns], highest[columns], left[columns], strict=True
+        signs = np.zeros(by_class.shape, dtype=np.int8)
+        for class_signs, class_scores, absent, present, available in zip(
+            signs, by_class, lowest[columns], highest[columns], free_counts[columns], strict=True
         ):
-            few = min(few, most)
-            _take(row, few, mark, -1)
-            if min(many, most - few) > 0:
-                rest = np.where((mark == 0) & (row < np.inf), -row, np.inf)
-                _take(rest, min(many, most - few), mark, 1)
-        chosen[:, columns] = marks.T
+            absent = min(absent, available)
+            present = min(present, available - absent)
+            _mark_lowest(class_scores, absent, class_signs, -1)
+            if present > 0:
+                is_left = (class_signs == 0) & (class_scores < np.inf)
+                _mark_lowest(np.where(is_left, -class_scores, np.inf), present, class_signs, 1)
+        chosen[:, columns] = signs.T
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # numpy lets other threads work meanwhile
-        list(pool.map(choose_in, range(0, scores.shape[1], _TOGETHER)))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # numpy releases the lock for other threads
+        list(pool.map(choose_columns, range(0, scores.shape[1], _CLASSES)))
     return chosen
 
 
-def _take(scores: NDArray[Any], number: int, chosen: NDArray[np.int8], sign: int) -> None:
-    """Mark the lowest scores; among equal ones the first."""
+def _mark_lowest(scores: NDArray[Any], number: int, chosen: NDArray[np.int8], sign: int) -> None:
+    """Set ``chosen`` to ``sign`` at the lowest scores; among equal ones the first."""
     if number <= 0:
         return
-    limit = np.partition(scores, number - 1)[number - 1]  # once: the rest is comparing
+    limit = np.partition(scores, number - 1)[number - 1]  # faster than sorting
     below = scores < limit
     chosen += below.view(np.int8) * np.int8(sign)
     equal = np.flatnonzero(scores == limit)[: number - int(np.count_nonzero(below))]
@@ -160,7 +175,15 @@ def _take(scores: NDArray[Any], number: int, chosen: NDArray[np.int8], sign: int
 
 
 def quota(total: NDArray[np.int64], share: float, number: int, rounds: int) -> NDArray[np.int64]:
-    """How many cells a round gives labels to, so that after all rounds ``share`` of them have one.
+    """The number of cells that get a label in a round.
+
+    After all rounds, a share of the cells of each class has a label.
+
+    Args:
+        total: [C] number of cells of each class.
+        share: share of the cells that has a label after all rounds.
+        number: number of this round, from 1 on.
+        rounds: number of rounds.
 
     >>> [int(quota(np.array([10]), 0.9, number, 4)[0]) for number in (1, 2, 3, 4)]
     [2, 2, 3, 2]

@@ -21,7 +21,6 @@ from partlabel.output.report.class_results import (
 )
 from partlabel.output.report.diary_pages import treated_as_present
 from partlabel.output.report.embedding import label_embeddings
-from partlabel.output.report.examples import example_images
 from partlabel.output.report.guarantee_table import guarantees
 from partlabel.output.report.headline import about_headline, headline_figures, measure
 from partlabel.output.report.heat_map_strips import about_heat_maps, make_strips
@@ -33,6 +32,7 @@ from partlabel.output.report.method_labels import own_estimates, pseudo_labels
 from partlabel.output.report.pointing_game import play_games, pointing
 from partlabel.output.report.reliability import reliability_diagrams
 from partlabel.output.report.sample import Sample, take_sample
+from partlabel.output.report.sample_images import example_images
 from partlabel.output.report.section import Section
 from partlabel.output.report.suspects import suspect_tiles
 from partlabel.output.report.unknown_labels import all_scores, unknown_label_sections

@@ -7,7 +7,7 @@ from scipy.special import expit
 from partlabel.base.errors import count
 from partlabel.judging.completion import Assessment
 from partlabel.labels import ABSENT, PRESENT
-from partlabel.metrics.guarantee import Limit
+from partlabel.metrics.guarantee import Basis, Limit
 from partlabel.output.report.section import Section, listed, percent
 
 _VALUES = {PRESENT: ("present", "from"), ABSENT: ("absent", "up to")}
@@ -50,13 +50,17 @@ def guarantees(assessment: Assessment, classes: list[str], reason: str) -> list[
 def _rows(assessment: Assessment, value: int, classes: list[str]) -> Iterator[list[str]]:
     """The tests for present or for absent labels: classes on their own, the pool, and the rest."""
     guarantees = assessment.guarantees.of(value)
-    of_basis: dict[str, list[int]] = {"class": [], "pooled": [], "": []}
+    of_basis: dict[Basis | None, list[int]] = {"class": [], "pooled": [], None: []}
     for j, guarantee in enumerate(guarantees):
         of_basis[guarantee.basis].append(j)
     word = _VALUES[value][0]
     for j in of_basis["class"]:
         yield [word, "class", *_numbers(guarantees[j].limit, value), classes[j]]
-    for basis, text in (("pooled", "pooled: {}"), ("", "no guarantee: {}")):
+    others: tuple[tuple[Basis | None, str], ...] = (
+        ("pooled", "pooled: {}"),
+        (None, "no guarantee: {}"),
+    )
+    for basis, text in others:
         columns = of_basis[basis]
         if columns:
             limit = guarantees[columns[0]].limit

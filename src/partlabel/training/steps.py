@@ -1,0 +1,146 @@
+"""The optimiser steps of a stage: the loss of a batch, its gradients, the update of the weights."""
+
+import math
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from partlabel.base.errors import InputError, JobError
+from partlabel.base.randomness import key
+from partlabel.images.batches import Batch
+from partlabel.images.views import seed_generator
+from partlabel.learning.extensions import HasOwnRates
+from partlabel.learning.methods import Method, Stage
+from partlabel.models import Classifier
+from partlabel.training.optimizers import WholeBatch, make_optimizer, set_rate
+from partlabel.training.progress import Progress
+from partlabel.training.schedule import factor
+from partlabel.training.settings import Settings
+
+_CONVERGED = 1e-7  # relative decrease of the cost in an epoch on all images at once
+
+Figures = dict[str, float]
+
+
+class Objective(nn.Module):
+    """A model and a method as one module: a batch in, its loss out."""
+
+    def __init__(self, model: Classifier, method: Method) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """The loss of a batch and its parts."""
+        return self.method.loss(self.model, batch)
+
+
+class DivergedError(JobError):
+    """The loss or its gradient is not finite."""
+
+
+class Steps:
+    """Takes the optimiser steps of one stage.
+
+    Args:
+        objective: the model and the method.
+        stage: may have its own optimiser, learning rate and schedule.
+        settings: those of the training.
+        fabric: the device.
+
+    Attributes:
+        optimizer: a new optimiser of all parameters that have a gradient.
+        schedule: the name of the learning rate schedule.
+    """
+
+    def __init__(
+        self, objective: Objective, stage: Stage, settings: Settings, fabric: Fabric
+    ) -> None:
+        self.objective, self.settings, self.fabric = objective, settings, fabric
+        self.schedule = stage.schedule or settings.schedule
+        lr = settings.lr if stage.lr is None else stage.lr
+        trained = [p for p in objective.model.parameters() if p.requires_grad]
+        groups = _own_groups(objective.method, lr)
+        self.optimizer = make_optimizer(trained, groups, lr, settings, stage.optimizer)
+
+    def take(self, batch: Batch, position: float, progress: Progress) -> Figures:
+        """Take one step; returns the loss and its parts.
+
+        Args:
+            batch: at least one image.
+            position: share of the stage that is over, for the schedule.
+            progress: with the optimiser ``lbfgs``, ``final_cost`` and ``converged`` are updated.
+        """
+        if isinstance(self.optimizer, WholeBatch):
+            return self._solve(batch, self.optimizer, progress)
+        rate = factor(self.schedule, position, self.settings.lr_warmup) * progress.rate
+        set_rate(self.optimizer, rate)
+        figures = self._gradients(batch, progress.total_steps)
+        self.optimizer.step()
+        return figures
+
+    def _solve(self, batch: Batch, optimizer: WholeBatch, progress: Progress) -> Figures:
+        """A step of L-BFGS on all images; the figures are those of the weights after it."""
+        costs: list[float] = []
+
+        def closure() -> float:
+            costs.append(self._gradients(batch, progress.total_steps)["loss"])
+            return costs[-1]
+
+        penalty = optimizer.penalty()
+        optimizer.step(closure)
+        with torch.no_grad():
+            figures = _numbers(self._loss(batch, progress.total_steps))
+        first, final = costs[0] + penalty, figures["loss"] + optimizer.penalty()
+        tolerance = _CONVERGED * max(abs(final), 1e-6)
+        # the same cost as at the end of the last epoch: neither labels nor views have changed
+        before = math.inf if progress.final_cost is None else progress.final_cost
+        is_settled = self.objective.method.is_settled(progress.epoch)
+        unchanged = is_settled and abs(first - before) <= tolerance
+        progress.converged = unchanged and first - final <= tolerance
+        progress.final_cost = final
+        return figures
+
+    def _gradients(self, batch: Batch, step: int) -> Figures:
+        """The loss of a batch and its parts; leaves the gradients in the parameters."""
+        parts = self._loss(batch, step)
+        figures = _numbers(parts)
+        if not math.isfinite(figures["loss"]):
+            raise DivergedError(f"the loss became {figures['loss']}")
+        self.optimizer.zero_grad()
+        self.fabric.backward(parts["loss"])
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        if not math.isfinite(float(norm)):  # before it gets into the weights, and a checkpoint
+            raise DivergedError("the gradient became infinite")
+        if self.settings.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(trained, self.settings.clip, norm)
+        return figures
+
+    def _loss(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """The loss of a batch; the same again if it is computed again in this step."""
+        seed_generator(key(self.settings.seed, "step", step))
+        try:
+            with self.fabric.autocast():
+                parts: dict[str, Tensor] = self.objective(batch)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InputError(
+                "a batch of one image has no batch statistics at this size; "
+                "set a larger --size or --batch, or --frozen"
+            ) from error
+        return parts
+
+
+def _numbers(parts: dict[str, Tensor]) -> Figures:
+    return {name: float(part.detach()) for name, part in parts.items()}
+
+
+def _own_groups(method: Method, lr: float) -> list[dict[str, Any]]:
+    """The method's own parameters as groups of the optimiser, without weight decay."""
+    if isinstance(method, HasOwnRates):
+        return method.parameter_groups(lr)
+    own = list(method.parameters())
+    return [{"params": own, "lr": lr, "weight_decay": 0.0}] if own else []

@@ -434,7 +434,7 @@ def test_a_bench_can_be_stopped(
     """After Ctrl-C the other trainings do not continue, as they do after a failure."""
 
     def interrupt(*_: Any, **__: Any) -> None:
-        raise InterruptedTrainingError("stopped")
+        raise InterruptedTrainingError("stopped", 2)
 
     monkeypatch.setattr("partlabel.output.bench.jobs.train", interrupt)
     (tmp_path / "spec.yaml").write_text(

@@ -191,7 +191,10 @@ def test_killed_processes_resume_to_the_same_bits(scene: Path, tmp_path: Path) -
     assert finished.wait() == 0
 
 
-def test_ctrl_c_saves_a_checkpoint_and_names_resume(scene: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_a_checkpoint_and_names_resume(
+    number: signal.Signals, scene: Path, tmp_path: Path
+) -> None:
     words = train_command(scene / "labels.csv", scene, "an")
     words += ["--epochs", "500", "--out", str(tmp_path / "run")]
     command = [sys.executable, "-m", "partlabel", *words]
@@ -200,9 +203,9 @@ def test_ctrl_c_saves_a_checkpoint_and_names_resume(scene: Path, tmp_path: Path)
         for line in process.stderr:
             if line.startswith("epoch 2"):
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         error = process.stderr.read()
-        assert process.wait() == 1
+        assert process.wait() == 128 + number
     assert "--resume" in error
     assert "Traceback" not in error
     assert (tmp_path / "run" / "last.safetensors").exists()

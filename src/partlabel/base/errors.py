@@ -31,6 +31,17 @@ class JobError(PartlabelError, RuntimeError):
     """The job could not be finished, for example because the disk is full. Exit code 1."""
 
 
+class StoppedError(JobError):
+    """A signal stopped the job. The exit code is 128 + the number of the signal, as in a shell."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number
+
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return type(self), (str(self), self.exit_code - 128)
+
+
 class PartlabelWarning(UserWarning):
     """A problem that the user should know about but that does not stop the job."""
 

@@ -1,38 +1,42 @@
-"""Ctrl-C as a request to stop soon, instead of an exception at any point in the code."""
+"""Signals that ask a program to stop, noted so that it can stop at a good moment."""
 
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, what schedulers send before they kill, and the end of a terminal session."""
 
-class _InterruptHandler:
-    """Records the first Ctrl-C; the second raises KeyboardInterrupt."""
 
-    pressed = False
+class _Note:
+    """Remembers the first signal; a second one stops the program at once."""
+
+    received = 0
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self.pressed:
+        if self.received:
             raise KeyboardInterrupt
-        self.pressed = True
+        self.received = number
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C stops at once.
+def interruptible() -> Iterator[Callable[[], int]]:
+    """Yield a function that gives the number of the signal that was received, 0 for none.
 
-    Blocks may be nested. The inner one handles Ctrl-C while it runs, and the outer one then reports
-    it too.
+    Within another such block this one takes over, and passes what it received to the other.
     """
-    handler = _InterruptHandler()
+    note = _Note()
     try:
-        previous = signal.signal(signal.SIGINT, handler)
-    except ValueError:  # signals arrive in the main thread only, and this is another one
-        yield lambda: False
+        before = {number: signal.signal(number, note) for number in STOPPING}
+    except ValueError:  # not in the main thread, where no signals arrive
+        yield lambda: 0
         return
     try:
-        yield lambda: handler.pressed
+        yield lambda: note.received
     finally:
-        signal.signal(signal.SIGINT, previous)
-        if handler.pressed and isinstance(previous, _InterruptHandler):
-            previous.pressed = True
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        outer = before[STOPPING[0]]
+        if note.received and isinstance(outer, _Note):
+            outer.received = note.received

@@ -5,6 +5,7 @@ A command imports what it needs when it runs, so that ``--help`` and errors in a
 
 import io
 import os
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from partlabel.base.errors import PartlabelError, PartlabelWarning
+from partlabel.base.errors import PartlabelError, PartlabelWarning, StoppedError
+from partlabel.base.interruption import STOPPING
 from partlabel.cli import caching, judging, labels, training
 from partlabel.version import VERSION
 
@@ -50,6 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
         except PartlabelError as error:
             complain("error", str(error), "bold red")
             return error.exit_code
+        except KeyboardInterrupt:
+            complain("error", "stopped by SIGINT", "bold red")
+            return 128 + signal.SIGINT
         except MemoryError:
             complain("error", "not enough memory", "bold red")
             return 1
@@ -59,8 +64,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
 
+def _stop(number: int, frame: Any) -> None:
+    """End by an exception, so that open files are closed and temporary ones removed."""
+    raise StoppedError(f"stopped by {signal.Signals(number).name}", number)
+
+
 def run() -> None:
     """Run the command of the shell's command line."""
+    for number in STOPPING[1:]:  # Python turns the first, Ctrl-C, into an exception itself
+        signal.signal(number, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for names that the terminal cannot show

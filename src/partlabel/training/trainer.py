@@ -15,7 +15,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from partlabel.base.errors import JobError, some
+from partlabel.base.errors import JobError, StoppedError, some
 from partlabel.base.interruption import interruptible
 from partlabel.base.randomness import key
 from partlabel.images.batches import Batch, Inputs, Rows
@@ -36,7 +36,7 @@ from partlabel.training.steps import DivergedError, Objective, Steps
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at least
 
 
-class InterruptedTrainingError(JobError):
+class InterruptedTrainingError(StoppedError):
     """Someone pressed Ctrl-C; the checkpoint is saved."""
 
 
@@ -93,13 +93,13 @@ class Trainer:
         """Train until this many epochs are done, None for all of them."""
         self._start()
         progress = self.progress
-        with interruptible() as is_interrupted:
+        with interruptible() as received_signal:
             while progress.stage < len(self.stages) and (epoch is None or progress.epoch < epoch):
-                self._train_epoch(is_interrupted)
+                self._train_epoch(received_signal)
                 done = progress.stage == len(self.stages) or progress.epoch == epoch
                 self._save(force=done)
 
-    def _train_epoch(self, is_interrupted: Callable[[], bool]) -> None:
+    def _train_epoch(self, received_signal: Callable[[], int]) -> None:
         progress, stage = self.progress, self._stage
         batches = self._shuffled_batches(stage)
         epochs = sum(part.epochs for part in self.stages)
@@ -118,10 +118,11 @@ class Trainer:
             images += len(batch)
             progress.step += 1
             self._save()
-            if is_interrupted():
+            if number := received_signal():
                 self._save(force=True)
                 raise InterruptedTrainingError(
-                    f"stopped in epoch {progress.epoch + 1}; go on with the same call and --resume"
+                    f"stopped in epoch {progress.epoch + 1}; go on with the same call and --resume",
+                    number,
                 )
         speed = images / max(time.monotonic() - start, 1e-9)
         self._end_epoch(self._validated_record(len(batches), speed))

@@ -36,8 +36,8 @@ from partlabel.training.run import (
     Run,
     file_hash,
     make_task,
-    open_folder,
 )
+from partlabel.training.run_folder import open_folder
 from partlabel.training.selection import (
     Selection,
     by_humans,

@@ -83,11 +83,8 @@ def headline_figures(sample: Sample, result: Result) -> list[Figure]:
     return [
         *metrics,
         Figure("training images", f"{len(training):,}", "", "Images that the model learned from."),
-        Figure(
-            "known labels", f"{training.known:.1%}", "", "Share of the training labels that are "
-            "known."
-        ),
-    ]  # fmt: skip
+        Figure("known labels", f"{training.known:.1%}", "", "Share of all training labels."),
+    ]
 
 
 def _range(interval: Interval) -> str:
@@ -117,6 +114,9 @@ def _about_images(sample: Sample, result: Result) -> list[str]:
     sentences = [
         f"Figures in percent, on the known labels of {count(len(sample.held_labels), images)}, "
         f"over {evaluated} of {count(len(sample.classes), 'class', 'classes')}.",
+        "Classes without a present or without an absent label there are left out."
+        if evaluated < len(sample.classes)
+        else "",
         _about_choice(sample),
         _about_thresholds(sample),
     ]
@@ -127,19 +127,18 @@ def _about_images(sample: Sample, result: Result) -> list[str]:
             "interval, corrected for bias). It covers the choice of images, not the differences "
             "between trainings."
         )
-    return sentences
+    return [sentence for sentence in sentences if sentence]
 
 
 def _about_choice(sample: Sample) -> str:
     """Whether the images served to choose something."""
     if sample.held_kind == "reserved":
         return "Nothing was chosen on these images."
-    chosen = "thresholds were" if sample.ours.run.settings.keep == "last" else (
-        "epoch and the thresholds were"
-    )  # fmt: skip
+    last = sample.ours.run.settings.keep == "last"
+    chosen = "The thresholds" if last else "The epoch and the thresholds"
     return (
-        "The run reserved no images, so these are the validation images. The "
-        f"{chosen} chosen on them, so the figures are a little too good."
+        "The run reserved no images, so these are the validation images. "
+        f"{chosen} were chosen on them, so the figures are a little too good."
     )
 
 

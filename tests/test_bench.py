@@ -443,3 +443,15 @@ def test_a_bench_can_be_stopped(
     spec = read_spec(tmp_path / "spec.yaml", scene / "labels.csv", scene / "images")
     with pytest.raises(InterruptedTrainingError):
         run_spec(spec, tmp_path / "out")
+
+
+def test_a_figure_of_zero_counts_in_the_gap() -> None:
+    def result(method: str, seed: int, of1: float) -> dict[str, Any]:
+        labels = {"strategy": "partial", "proportion": 0.1}
+        return {"method": method, "seed": seed, "OF1": of1, "chosen": {}, **labels}
+
+    low = [result("low", 0, 0.0), result("low", 1, 0.4)]
+    own = [result("own", 0, 0.2), result("own", 1, 0.4)]
+    high = [result("high", 0, 0.4), result("high", 1, 0.6)]
+    text = tables([*low, *own, *high], ["OF1"], "low", "high").markdown()
+    assert "| own | 33.33 |" in text  # and not 0, as over the second seed alone

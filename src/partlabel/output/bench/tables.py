@@ -217,7 +217,7 @@ def _share_of_gap(
         {result["seed"]: result.get(figure) for result in group}
         for group in (results, below, above)
     ]
-    seeds = [seed for seed in by_seed[0] if all(values.get(seed) for values in by_seed)]
+    seeds = [seed for seed in by_seed[0] if all(v.get(seed) is not None for v in by_seed)]
     own, low, high = (sum(values[seed] or 0.0 for seed in seeds) for values in by_seed)
     return (own - low) / (high - low) if high > low else None
 

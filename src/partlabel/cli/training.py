@@ -58,9 +58,11 @@ def train(
 ) -> None:
     """Train a classifier on the known labels.
 
-    If absent labels are known too, start with --method bce; if only present ones, with em-apl.
+    Start with --method bce if absent labels are known too, and with --method em --set alpha=auto
+    if only present labels are known.
 
-    Example: partlabel train labels.csv --images photos/ --method em-apl --frozen --out run
+    Example: partlabel train labels.csv --images photos/ --method bce --frozen --optimizer lbfgs
+    --weight-decay 1e-3 --out run
     """
     from partlabel.base.terminal import say
     from partlabel.training.train import train as train_run
@@ -68,7 +70,7 @@ def train(
     settings = values_of(Settings, values) | values_of(Execution, values)
     settings |= _frozen_part(frozen, unfreeze)
     if "method" not in settings and config is None:
-        raise InputError("choose a method with --method, such as bce or em-apl")
+        raise InputError("choose a method with --method, such as bce or em")
     run = train_run(
         labels,
         images,
@@ -137,7 +139,7 @@ def methods(
         return
     rows = [list(row) for row in catalog.summaries()]
     console().print(display.grid([("method", False), ("what it does", False)], rows))
-    say("If absent labels are known too, start with bce; if only present ones, with em-apl.")
+    say("If absent labels are known too, start with bce; if only present ones, with em.")
     say("Settings and papers of a method: partlabel methods NAME")
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from partlabel.base.errors import FileError, InputError, one_of
+from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_of
 from partlabel.learning.extensions import UsesSide
 from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
 from partlabel.models.heads import HEADS
@@ -45,6 +46,13 @@ def make_settings(**arguments: Any) -> Settings:
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
     _check_stages(kind(**arguments["options"]), settings)
+    if settings.optimizer == WHOLE_BATCH and not settings.weight_decay:
+        warnings.warn(
+            "lbfgs finds the minimum of the loss, and without --weight-decay it memorises the "
+            "training labels; set one, such as 1e-3",
+            PartlabelWarning,
+            stacklevel=3,
+        )
     return settings
 
 

@@ -75,8 +75,8 @@ class Settings(BaseModel):
     view_bank: int | None = _setting(
         None,
         "Network",
-        "With --frozen or --unfreeze last: cache this many strong views and a mirrored view per "
-        "training image, for methods that compare views. (default: 2 for those)",
+        "With --frozen or --unfreeze last: cache this many strongly augmented copies and one "
+        "mirrored copy per training image, for methods that compare views. (default: 2 for those)",
         ge=1,
     )
     size: int = _setting(
@@ -91,7 +91,9 @@ class Settings(BaseModel):
         "sgd, adam, adamw, rmsprop; or with --frozen lbfgs, which takes all images at once and "
         "converges in a few epochs: often better, and needs a --weight-decay such as 1e-3.",
     )
-    lr: float = _setting(1e-3, "Optimisation", "Learning rate; 1 for lbfgs.", gt=0)
+    lr: float = _setting(
+        1e-3, "Optimisation", "Learning rate. (default: 0.001, or 1 with lbfgs)", gt=0
+    )
     weight_decay: float = _setting(
         0.0, "Optimisation", "Weight decay, not on biases and norms.", ge=0
     )
@@ -110,7 +112,9 @@ class Settings(BaseModel):
     lr_warmup: float = _setting(
         0.0, "Optimisation", "Share of the steps in which the learning rate rises.", ge=0, le=1
     )
-    clip: float | None = _setting(None, "Optimisation", "Largest norm of the gradient.", gt=0)
+    clip: float | None = _setting(
+        None, "Optimisation", "Largest norm of the gradient. (default: no limit)", gt=0
+    )
     ema: float | None = _setting(
         None,
         "Optimisation",

@@ -123,7 +123,9 @@ def _full_table(
 def _weaker_guarantees(
     precision: float, basis: Basis | None
 ) -> Iterator[tuple[str, float, Basis | None]]:
-    """Weaker guarantees, each with the option to use, its precision and its basis."""
+    """Other guarantees, each with the option to use, its precision and its basis."""
+    if basis is None:
+        yield "--guarantee class (each class on its own)", precision, "class"
     if basis != "pooled":
         yield "--guarantee pooled (all classes together)", precision, "pooled"
     for lower in (0.9, 0.8, 0.7):

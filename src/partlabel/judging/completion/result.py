@@ -138,7 +138,7 @@ class Completion:
         """
         paths = files_of(path)
         with atomic_group(paths) as (table, guarantees, suspects):
-            write_labels(self.table, table, format)
+            write_labels(self.table, table, format, shown_as=path)
             self._write_guarantees(guarantees)
             self._write_suspects(suspects)
         return list(paths)

@@ -118,12 +118,19 @@ def read(
     return Reading(table, stated.notes)
 
 
-def write_labels(table: LabelTable, path: PathLike, format: str | None = None) -> list[str]:
+def write_labels(
+    table: LabelTable,
+    path: PathLike,
+    format: str | None = None,
+    *,
+    shown_as: PathLike | None = None,
+) -> list[str]:
     """Write a label file atomically; warn about information that the format cannot hold.
 
     Args:
         path: the file, or the new folder for the formats that are folders.
         format: one of ``FORMATS``; None chooses it by the suffix of the file name.
+        shown_as: the path in messages, if ``path`` is temporary.
 
     Returns:
         Descriptions of the information that was lost; empty if nothing was.
@@ -132,7 +139,9 @@ def write_labels(table: LabelTable, path: PathLike, format: str | None = None) -
     chosen = target_format(path, format)
     lost = chosen.drops(table)
     if lost:
-        message = f"{path}: the format '{chosen.name}' cannot hold {', nor '.join(lost)}"
+        message = (
+            f"{shown_as or path}: the format '{chosen.name}' cannot hold {', nor '.join(lost)}"
+        )
         warnings.warn(message, PartlabelWarning, stacklevel=2)
     chosen.write(table, path)
     return lost

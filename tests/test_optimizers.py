@@ -9,7 +9,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import METHODS
 from partlabel.models.prediction import predict
@@ -169,6 +169,9 @@ def test_a_warm_up_by_lbfgs() -> None:
 
 
 def test_the_default_learning_rate_of_lbfgs_is_one() -> None:
-    assert make_settings(method="bce", optimizer="lbfgs", frozen="all").lr == 1
-    assert make_settings(method="bce", optimizer="lbfgs", frozen="all", lr=0.5).lr == 0.5
+    solved: dict[str, Any] = {"method": "bce", "optimizer": "lbfgs", "frozen": "all"}
+    assert make_settings(**solved, weight_decay=1e-3).lr == 1
+    assert make_settings(**solved, weight_decay=1e-3, lr=0.5).lr == 0.5
+    with pytest.warns(PartlabelWarning, match="without --weight-decay it memorises"):
+        make_settings(**solved)
     assert make_settings(method="bce", frozen="all").lr == 1e-3

@@ -62,7 +62,7 @@ def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
         reasons.append(
             f"{some(others)}: {count(len(selection.reserved), 'reserved image')} do not show "
             f"{100 * precision:g}%. That takes at least {fewest(precision)} correct labels beyond "
-            "a threshold, of one class or of classes that are tested together, and more if some are "
+            "a threshold, of one class or of classes tested together, and more if some are "
             "wrong. More validation images (--val, or a split 'holdout') help"
         )
     number = count(len(without), "class", "classes")

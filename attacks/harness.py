@@ -23,7 +23,7 @@ from typing import Any, Protocol
 MEMORY = 6 << 30  # bytes of address space that a command may have
 SECONDS = 60.0  # that a command may take
 CRASHED = 70  # exit code of a child that ended with an exception
-TINY = "--backbone test_efficientnet --weights none --size 64 --batch 8".split()
+TINY = ["--backbone", "test_efficientnet", "--weights", "none", "--size", "64", "--batch", "8"]
 
 
 class Failure(Exception):  # noqa: N818  # an outcome of a trial, not an error of the campaign

@@ -24,7 +24,8 @@ _TEXT = {
     "csv": "image,split,cat,dog\na.jpg,train,1,0\nb.jpg,val,,1\nc d.jpg,,yes,no\né.jpg,val,0,NaN\n",
     "csv-quoted": 'image;"the cat";dog\n"a;b.jpg";1.0;0\n"say ""hi""";;1\n"x";0;0.0\n',
     "cells": "image,class,value,score,source\na,cat,1,0.5,model\nb,dog,,0.1,\nb,cat,0,1,human\n",
-    "open-images": "ImageID,Source,LabelName,Confidence\na,machine,/m/1,0.3\nb,v,/m/2,1\nb,v,/m/1,0\n",
+    "open-images": "ImageID,Source,LabelName,Confidence\n"
+    "a,machine,/m/1,0.3\nb,v,/m/2,1\nb,v,/m/1,0\n",
     "hf": '{"file_name": "a", "cat": 1, "dog": null}\n{"file_name": "b", "cat": 0, "dog": true}\n',
     "chexpert": "Path,Sex,Edema,Cardio\na,F,1.0,-1.0\nb,M,,0.0\n",
     "label-studio": json.dumps(

@@ -120,6 +120,7 @@ def test_cells(content: str, message: str, tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("ImageID,LabelName,Confidence\na,x,\n", "column 'Confidence': '' is not allowed"),
+        ("ImageID,LabelName,Confidence\na,x, \n", "column 'Confidence': ' ' is not allowed"),
         ("ImageID,LabelName,Confidence\na,x,-1\n", "a number from 0 to 1"),
         ("ImageID,LabelName,Confidence\na,x,nan\n", "a number from 0 to 1"),
         ("ImageID,LabelName,Confidence\na,x,0_1\n", "'0_1' is not allowed"),

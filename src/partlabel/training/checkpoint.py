@@ -1,8 +1,9 @@
 """Nested states in one safetensors file: tensors as tensors, everything else as JSON in its header.
 
-Loading can run no code: there is no pickle in it.
+Loading can run no code: there is no pickle in it. A checksum reveals damage.
 """
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -18,14 +19,17 @@ from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
 
 _TENSOR, _PAIRS = "$tensor", "$pairs"
+_CHECKSUM, _STATE = "$checksum", "$state"
 
 
 def save_state(path: str | os.PathLike[str], state: object) -> None:
     """Write a nested state of dicts, lists, numbers, texts and tensors, whole or not at all."""
     tensors: dict[str, Tensor] = {}
-    tree = json.dumps(_take_out(state, tensors))
+    tree = _take_out(state, tensors)
+    content = json.dumps({_CHECKSUM: _checksum(tree, tensors), _STATE: tree})
     with atomic_file(path) as stream:
-        stream.write(save(tensors, metadata={"tree": tree}))
+        # one entry only: safetensors writes several in an order that changes from file to file
+        stream.write(save(tensors, metadata={"tree": content}))
 
 
 def load_state(path: str | os.PathLike[str]) -> Any:
@@ -38,9 +42,22 @@ def load_state(path: str | os.PathLike[str]) -> Any:
             # Cloned: a tensor that lies in the file is aligned to nothing in particular, and some
             # CPUs sum a dot product in another order then, which ends an exact resume.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        if isinstance(tree, dict) and _STATE in tree:  # files of earlier versions have no checksum
+            if tree.get(_CHECKSUM) != _checksum(tree[_STATE], tensors):
+                raise ValueError("damaged: its checksum does not fit")
+            tree = tree[_STATE]
         return _put_in(tree, tensors)
     except Exception as error:  # safetensors, JSON and missing keys each raise their own
         raise FileError(path, f"not a checkpoint that partlabel saved ({error})") from error
+
+
+def _checksum(tree: Any, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.blake2b(json.dumps(tree).encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def stage_file(folder: Path, stage: int) -> Path:

@@ -143,6 +143,9 @@ class Run:
             content = json.loads(path.read_bytes())
             version = content.get("version")
             if version == VERSION:
+                checksum = content.pop("checksum", None)  # files of earlier versions have none
+                if checksum is not None and checksum != _checksum(content):
+                    raise ValueError("its checksum does not fit")
                 return Record(**content)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise FileError(path, f"damaged ({_first_line(error)})") from error
@@ -157,7 +160,9 @@ class Run:
         with atomic_file(self.folder / "config.yaml") as stream:
             stream.write(write_config(record.settings).encode())
         with atomic_file(self.folder / "run.json") as stream:
-            stream.write(record.model_dump_json(indent=1).encode())
+            content = record.model_dump(mode="json")
+            content["checksum"] = _checksum(content)
+            stream.write(json.dumps(content, indent=1).encode())
 
     def write_log(self, history: list[dict[str, Any]]) -> None:
         """Write ``log.csv``: one line per epoch."""
@@ -310,6 +315,12 @@ class Run:
         if not (self.folder / name).is_file():
             raise FileError(self.folder, f"{name} is missing; train again")
         return self.folder / name
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """A hash of ``run.json`` without its checksum."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _first_line(error: Exception) -> str:

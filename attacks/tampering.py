@@ -1,4 +1,4 @@
-"""Damaged files in the folder of a run: the figures of the intact run, or an error that names it."""
+"""Damaged files in the folder of a run: the figures of the intact run, or a clear error."""
 
 import csv
 import json

@@ -1,6 +1,7 @@
 """Trials in worker processes, and commands in forked children with limits."""
 
 import contextlib
+import fcntl
 import importlib
 import json
 import mmap
@@ -11,7 +12,6 @@ import shutil
 import signal
 import struct
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -66,7 +66,7 @@ class Outcome:
 
 
 class Child:
-    """A forked process that runs a command; its output goes to a file."""
+    """A forked process that runs a command; its output goes through a pipe."""
 
     def __init__(
         self,
@@ -77,12 +77,14 @@ class Child:
         file_size: int | None = None,
     ) -> None:
         self.words, self.start = tuple(words), time.monotonic()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed by wait
+        self._output, end = os.pipe()
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 1 << 20)  # nobody reads until it is waited for
         sys.stdout.flush()
         sys.stderr.flush()
         self.process = os.fork()
         if self.process == 0:
-            _be_the_command(words, self._output.fileno(), memory, before, file_size)
+            _be_the_command(words, end, memory, before, file_size)
+        os.close(end)
 
     def running(self) -> bool:
         """Whether it has not ended; it is not reaped."""
@@ -94,17 +96,21 @@ class Child:
 
     def wait(self, seconds: float = SECONDS) -> Outcome:
         """Wait until it ends, and kill it after the limit."""
-        limit = time.monotonic() + seconds
-        while self.running() and time.monotonic() < limit:
-            time.sleep(0.005)
-        late = self.running()
-        if late:
-            self.kill()
+        limit, output = time.monotonic() + seconds, b""
+        late = False
+        while self.running() or select.select([self._output], [], [], 0)[0]:
+            late = late or (self.running() and time.monotonic() > limit)
+            if late:
+                self.kill()
+            if select.select([self._output], [], [], 0.005)[0]:
+                data = os.read(self._output, 1 << 16)
+                output += data
+                if not data:
+                    break
         code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
-        self._output.seek(0)
-        output = self._output.read().decode(errors="surrogateescape")
-        self._output.close()
-        outcome = Outcome(self.words, code, output, time.monotonic() - self.start)
+        os.close(self._output)
+        text = output.decode(errors="surrogateescape")
+        outcome = Outcome(self.words, code, text, time.monotonic() - self.start)
         if late:
             raise Failure(f"partlabel {' '.join(self.words)}: not finished after {seconds:.0f} s")
         return outcome

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="trials (default: that of the campaign)")
     parser.add_argument("--only", type=int, metavar="K", help="only trial number K")
     parser.add_argument("--jobs", type=int, default=1, help="trials at a time")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no trial after this")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
@@ -36,7 +37,12 @@ def main() -> int:
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=f"attack-{name}-") as folder:
             tried, failed = run_campaign(
-                campaign, Path(folder), arguments.seed, list(numbers), arguments.jobs
+                campaign,
+                Path(folder),
+                arguments.seed,
+                list(numbers),
+                arguments.jobs,
+                arguments.minutes,
             )
         lines.append((name, tried, failed, time.monotonic() - start))
     print(f"\n{'campaign':<12}{'tried':>8}{'failed':>8}{'minutes':>9}")

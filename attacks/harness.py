@@ -188,7 +188,7 @@ def training(scene: Path, out: Path, *more: str) -> list[str]:
 
 
 def run_campaign(
-    campaign: Campaign, folder: Path, seed: int, numbers: list[int], jobs: int
+    campaign: Campaign, folder: Path, seed: int, numbers: list[int], jobs: int, minutes: float
 ) -> tuple[int, int]:
     """Run trials; return how many attacks were tried and how many trials failed."""
     name = campaign.__name__.rpartition(".")[2]
@@ -196,7 +196,8 @@ def run_campaign(
     (folder / "shared").mkdir()
     shared = campaign.prepare(folder / "shared")
     waiting = [numbers[i::jobs] for i in range(jobs)]
-    workers = [_Worker(campaign, shared, folder / f"w{i}", seed) for i in range(jobs)]
+    until = time.monotonic() + minutes * 60
+    workers = [_Worker(campaign, shared, folder / f"w{i}", seed, until) for i in range(jobs)]
     tried = failed = 0
     for worker, trials in zip(workers, waiting, strict=True):
         worker.go_on(trials)
@@ -222,8 +223,11 @@ Result = tuple[int, int, str]  # the number of the trial, attacks in it, why it 
 class _Worker:
     """A process that makes one trial after another; a crash costs one trial, not the campaign."""
 
-    def __init__(self, campaign: Campaign, shared: Any, folder: Path, seed: int) -> None:
+    def __init__(
+        self, campaign: Campaign, shared: Any, folder: Path, seed: int, until: float
+    ) -> None:
         self.campaign, self.shared, self.folder, self.seed = campaign, shared, folder, seed
+        self.until = until  # no trial starts later
         self.state = mmap.mmap(-1, 16)  # number of the trial, and when it started
         self.alive = False
 
@@ -241,6 +245,8 @@ class _Worker:
             os.close(self.pipe)
             with os.fdopen(end, "w") as stream:
                 for number in numbers:
+                    if time.monotonic() > self.until:
+                        break
                     self._tell(number)
                     print(json.dumps(self._try(number)), file=stream, flush=True)
             os._exit(0)
@@ -287,7 +293,7 @@ class _Worker:
         code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
         os.close(self.pipe)
         self.alive = False
-        if not self.numbers:
+        if not self.numbers or code == 0:
             return []
         number, _ = struct.unpack("qd", self.state[:])
         self.numbers.remove(number)

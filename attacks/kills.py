@@ -9,7 +9,7 @@ from typing import Any
 
 from attacks.harness import Child, Failure, command, make_scene, training
 
-COUNT = 160
+COUNT = 250
 LIMIT = 900.0
 
 _OPTIONS = {

@@ -133,6 +133,8 @@ def _be_the_command(
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)
+        sys.stdout = os.fdopen(1, "w", closefd=False)  # the parent's may be a file, with positions
+        sys.stderr = os.fdopen(2, "w", closefd=False)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if file_size is not None:

@@ -122,9 +122,9 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
     spec = folder / "spec.yaml"
     if rng.random() < 0.3:
         spec.write_text(
-            f"labels: {str(labels)!r}\nimages: {str(images)!r}\nhide: none\nmethods: [an, bce]\n"
-            "seeds: [0]\ntrain: {backbone: test_efficientnet, weights: none, size: 64, "
-            "epochs: 1, batch: 8}\n"
+            f"labels: {str(labels)!r}\nimages: {str(images)!r}\nstrategies: [{{strategy: full}}]\n"
+            "methods: [{name: an, method: an}, {name: '<script>alert(1)', method: bce}]\n"
+            "settings: {backbone: test_efficientnet, weights: none, size: 64, epochs: 1, batch: 8}\n"
         )
         _run("bench", spec, "-o", folder / "bench", refused=True)
 

@@ -282,6 +282,13 @@ def test_a_machine_score_and_a_verified_label_of_the_same_cell(tmp_path: Path) -
     assert reading.notes.repeated == []
 
 
+def test_separators_around_a_number_are_spaces(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("ImageID,LabelName,Confidence\na,x,0.25\x1e\na,y,1\x1e\n")
+    table = read_labels(tmp_path / "t.csv")
+    assert table.dense().tolist() == [[0, 1]]
+    assert table.scores()[0, 0] == 0.25
+
+
 def test_scores_close_to_0_and_1_are_not_labels(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = "".join(

@@ -141,7 +141,7 @@ def _parse_share(text: str) -> float | None:
         return float("nan")
     if not _DECIMAL.fullmatch(text.strip()):
         return None
-    number = float(text)
+    number = float(text.strip())  # strip() knows more spaces than float()
     return number if 0 <= number <= 1 else None
 
 

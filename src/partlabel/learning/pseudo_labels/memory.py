@@ -187,8 +187,10 @@ class _Shape:
         try:
             found = json.loads(path.read_bytes())
             shape = cls(**found)
-            sizes = [int(size) for size in (shape.images, shape.classes, shape.width - 1)]
-            if min(sizes) < 0:
+            sizes = (shape.images, shape.classes, shape.width)
+            if any(type(size) is not int for size in sizes):
+                raise ValueError("sizes are whole numbers")
+            if min(sizes) < 0 or not shape.width:
                 raise ValueError("sizes out of range")
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise FileError(path, f"damaged ({error})") from error

@@ -119,14 +119,23 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
     _run("predict", run, images, "-o", folder / "predicted.csv")
     _run("report", run)
     _check_report(run / "report.html")
-    spec = folder / "spec.yaml"
     if rng.random() < 0.3:
-        spec.write_text(
-            f"labels: {str(labels)!r}\nimages: {str(images)!r}\nstrategies: [{{strategy: full}}]\n"
-            "methods: [{name: an, method: an}, {name: '<script>alert(1)', method: bce}]\n"
-            "settings: {backbone: test_efficientnet, weights: none, size: 64, epochs: 1, batch: 8}\n"
+        _bench(folder, images, [header, *records])
+
+
+def _bench(folder: Path, images: Path, lines: list[list[str]]) -> None:
+    """Compare two methods; bench makes the validation images itself."""
+    labels, spec = folder / "bench.csv", folder / "spec.yaml"
+    with labels.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows(
+            [line[0], line[1].replace("holdout", "train"), *line[2:]] for line in lines
         )
-        _run("bench", spec, "-o", folder / "bench", refused=True)
+    spec.write_text(
+        f"labels: {str(labels)!r}\nimages: {str(images)!r}\nstrategies: [{{strategy: full}}]\n"
+        "methods: [{name: an, method: an}, {name: '<script>alert(1)', method: bce}]\n"
+        "settings: {backbone: test_efficientnet, weights: none, size: 64, batch: 8, epochs: 1}\n"
+    )
+    _run("bench", spec, "-o", folder / "bench")
 
 
 def _run(*words: str | Path, refused: bool = False) -> Outcome:

@@ -8,6 +8,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from PIL import Image
 
@@ -137,7 +138,7 @@ def attack(shared: Shared, folder: Path, rng: Random) -> int:
     names = [path.name for path in images.iterdir()]
     labels = folder / "labels.csv"
     labels.write_text("image,cat\n" + "".join(f"{name},1\n" for name in names))
-    limits = {"seconds": SECONDS, "memory": MEMORY, "before": _no_process}
+    limits: dict[str, Any] = {"seconds": SECONDS, "memory": MEMORY, "before": _no_process}
     what = rng.choice(("inspect", "predict", "one"))
     if what == "inspect":
         command("inspect", labels, "--images", images, **limits).check((0,))

@@ -84,7 +84,7 @@ def _training(scene: Path, out: Path, words: list[str]) -> list[str]:
 def _save_often() -> None:
     from partlabel.training import trainer
 
-    trainer._SAVE_EVERY = 0.2  # type: ignore[misc]
+    trainer._SAVE_EVERY = 0.2
 
 
 def _words(name: str, scene: Path, run: Path, out: Path) -> list[str]:

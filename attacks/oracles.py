@@ -16,8 +16,8 @@ from typing import Any
 Labels = dict[tuple[str, str], int]
 
 WORDS = {"1": 1, "1.0": 1, "0": -1, "0.0": -1, "": 0, "nan": 0, "NaN": 0, "NA": 0, "null": 0}
-for _word, _value in (("yes", 1), ("true", 1), ("no", -1), ("false", -1)):
-    WORDS |= {_word: _value, _word.capitalize(): _value, _word.upper(): _value}
+for _spelling, _value in (("yes", 1), ("true", 1), ("no", -1), ("false", -1)):
+    WORDS |= {_spelling: _value, _spelling.capitalize(): _value, _spelling.upper(): _value}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 

@@ -75,7 +75,7 @@ def _one_cache(shared: Shared, folder: Path, delay: float) -> None:
     cache = ["--cache", str(folder / "cache")]
     outs = [folder / name for name in "abc"]
     calls = [training(shared.scene, out, *_WORDS["frozen"], *cache) for out in outs]
-    for child in _start(*calls[:2], delay):
+    for child in _start(calls[0], calls[1], delay):
         child.wait().check((0,))
     command(*calls[2]).check((0,))
     for out in outs:
@@ -86,8 +86,9 @@ def _complete_and_report(shared: Shared, folder: Path, delay: float) -> None:
     """Both read one run; complete writes what it writes alone."""
     run, out = folder / "run", folder / "out"
     shutil.copytree(shared.run, run)
-    calls = [["report", str(run)], ["complete", str(run), "-o", str(out)]]
-    for child in _start(*(calls if delay < 0.1 else calls[::-1]), delay):
+    report, complete = ["report", str(run)], ["complete", str(run), "-o", str(out)]
+    first, second = (report, complete) if delay < 0.1 else (complete, report)
+    for child in _start(first, second, delay):
         child.wait().check((0,))
     if out.read_bytes() != shared.completed:
         raise Failure("complete beside report wrote other labels")

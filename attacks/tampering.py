@@ -166,14 +166,11 @@ _VALUES: tuple[Any, ...] = (None, -1, 10**30, 1e308, "x", "", [], {}, True, [Non
 def _damage_json(path: Path, rng: Random) -> str:
     """One value replaced, removed or added, in the record or inside its settings."""
     document = json.loads(path.read_bytes())
-    part, at = document, "run.json"
-    while True:
-        keys: list[Any] = list(part) if isinstance(part, dict) else list(range(len(part)))
-        key = rng.choice(keys)
-        if isinstance(part[key], dict | list) and part[key] and rng.random() < 0.7:
-            part, at = part[key], f"{at}.{key}"
-            continue
-        break
+    part, at = document, path.name
+    key = _any_key(part, rng)
+    while isinstance(part[key], dict | list) and part[key] and rng.random() < 0.7:
+        part, at = part[key], f"{at}.{key}"
+        key = _any_key(part, rng)
     action = rng.choice(("set", "set", "set", "remove", "add"))
     if action == "remove":
         del part[key]
@@ -187,6 +184,10 @@ def _damage_json(path: Path, rng: Random) -> str:
         action += UNPROTECTED
     path.write_text(json.dumps(document))
     return f"{at}.{key} {action}"
+
+
+def _any_key(part: Any, rng: Random) -> Any:
+    return rng.choice(list(part) if isinstance(part, dict) else list(range(len(part))))
 
 
 def _damage_tensors(path: Path, rng: Random) -> str:

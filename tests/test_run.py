@@ -131,10 +131,13 @@ def test_temporary_files_of_dead_processes_are_swept(scene: Path, tmp_path: Path
     mine = files._temporary_path(folder / "run.json")
     dead = mine.with_name(mine.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
     foreign = mine.with_name(f".0badhost-{ended.pid}-00.partial")
-    for path in (mine, dead, foreign):
+    (folder / "members" / "2").mkdir(parents=True)
+    deep = folder / "members" / "2" / dead.name
+    for path in (mine, dead, foreign, deep):
         path.write_text("")
     train(scene / "partial.csv", scene / "images", folder, resume=True, **TINY)
-    assert [path.exists() for path in (mine, dead, foreign)] == [True, False, True]
+    kept = [path.exists() for path in (mine, dead, foreign, deep)]
+    assert kept == [True, False, True, False]
 
 
 def test_a_run_moves_with_its_images(run: Run, tmp_path: Path) -> None:

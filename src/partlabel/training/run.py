@@ -21,7 +21,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -271,7 +270,8 @@ class Run:
             if copy.is_file() and copy.read_bytes() != source.read_bytes():
                 raise FileError(source, f"has changed since {self.folder} was started with it")
             copy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(source, copy)
+            with atomic_file(copy) as stream:  # a part of it would look like another file
+                stream.write(source.read_bytes())
 
     def _input(self, name: str) -> Path:
         return self.folder / "inputs" / name
@@ -368,7 +368,8 @@ def open_folder(run: Run, record: Record, *, resume: bool) -> Iterator[bool]:
     if not resume:
         _check_empty(folder)
     with locked(folder):
-        sweep(folder)
+        for part in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
+            sweep(part)  # also the folders of stages and members
         if not resume:
             _check_empty(folder)  # again: another process may have been first
         if run.exists():

@@ -15,7 +15,7 @@ from PIL import Image
 from attacks.harness import Failure, command, make_scene, training
 from attacks.mutations import mutate
 
-COUNT = 3_000
+COUNT = 1_000
 LIMIT = 120.0
 MEMORY = 3 << 30
 SECONDS = 30.0

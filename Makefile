@@ -1,5 +1,6 @@
 # make demo: set up .venv and show what partlabel does
 # make test: set up .venv and run the tests
+# make attack: attack partlabel with damaged files, kills and full disks; takes about an hour
 # make docs: build the documentation site into docs/_build/html
 # make exact: test exact results with other CPU kernels and numbers of threads
 # make dist: build the package, and install it in a new environment
@@ -7,7 +8,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check exact bench docs dist clean
+.PHONY: demo test check exact attack bench docs dist clean
 
 demo: .venv/.ready
 	rm -rf demo
@@ -28,6 +29,9 @@ exact: .venv/.ready
 	$(BIN)/python -m pytest -n 2 -m exact
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=2 \
 	$(BIN)/python -m pytest -n 2 -m exact
+
+attack: .venv/.ready
+	$(BIN)/python -m attacks --jobs 2
 
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks

@@ -120,8 +120,11 @@ def test_cells(content: str, message: str, tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("ImageID,LabelName,Confidence\na,x,\n", "column 'Confidence': '' is not allowed"),
+        ("ImageID,LabelName,Confidence\na,x, \n", "column 'Confidence': ' ' is not allowed"),
         ("ImageID,LabelName,Confidence\na,x,-1\n", "a number from 0 to 1"),
         ("ImageID,LabelName,Confidence\na,x,nan\n", "a number from 0 to 1"),
+        ("ImageID,LabelName,Confidence\na,x,0_1\n", "'0_1' is not allowed"),
+        ("ImageID,LabelName,Confidence\na,x,\u0661\n", "a number from 0 to 1"),
         ("ImageID,LabelName\na,x\n", "'Confidence' is missing"),
     ],
 )
@@ -277,6 +280,13 @@ def test_a_machine_score_and_a_verified_label_of_the_same_cell(tmp_path: Path) -
     assert reading.table.dense().tolist() == [[1]]
     assert reading.table.scores().tolist() == [[0.75]]
     assert reading.notes.repeated == []
+
+
+def test_separators_around_a_number_are_spaces(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("ImageID,LabelName,Confidence\na,x,0.25\x1e\na,y,1\x1e\n")
+    table = read_labels(tmp_path / "t.csv")
+    assert table.dense().tolist() == [[0, 1]]
+    assert table.scores()[0, 0] == 0.25
 
 
 def test_scores_close_to_0_and_1_are_not_labels(tmp_path: Path) -> None:

@@ -55,6 +55,14 @@ def test_formats_that_are_named_are_read(form: str, tmp_path: Path) -> None:
     assert read_picture(path, 8).shape == (3, 8, 8)
 
 
+def test_a_link_to_itself_is_one_unreadable_image(tmp_path: Path, photo: Path) -> None:
+    (tmp_path / "loop.jpg").symlink_to(tmp_path / "loop.jpg")
+    assert ImageFiles(tmp_path).names == ["loop.jpg", photo.name]
+    assert "symbolic links" in str(why_unreadable(tmp_path / "loop.jpg"))
+    with pytest.raises(BrokenPictureError, match=r"loop\.jpg"):
+        read_picture(tmp_path / "loop.jpg", 8)
+
+
 def test_pipes_and_devices_are_no_images(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "zero.jpg").symlink_to("/dev/zero")

@@ -158,7 +158,8 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         LabelMemory.open(tmp_path / "m")
     with pytest.raises(FileError, match="values"):
         LabelMemory(table([[0], [0]]), tmp_path / "m")
-    for text in ("", "[]", '{"images": -1, "classes": 1, "width": 1}', '{"images": 1}'):
+    true = '{"images": 2, "classes": 1, "width": true, "known": "x"}'
+    for text in ("", "[]", true, '{"images": -1, "classes": 1, "width": 1}', '{"images": 1}'):
         (tmp_path / "m" / "shape.json").write_text(text)
         with pytest.raises(FileError, match="shape"):
             LabelMemory.open(tmp_path / "m")

@@ -345,6 +345,10 @@ def test_a_diary_of_another_run_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "diary" / "1.npy").write_bytes(b"nonsense")
     with pytest.raises(FileError, match="not a page"):
         diary.pages(2)
+    with (tmp_path / "diary" / "1.npy").open("wb") as stream:
+        np.savez(stream, cells=np.zeros(1, dtype=np.int64))
+    with pytest.raises(FileError, match="not a page"):
+        diary.pages(2)
 
 
 def test_every_base_trains_the_same_head() -> None:

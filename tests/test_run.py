@@ -62,6 +62,7 @@ def test_the_split_is_stored_and_not_decided_again(
 
 def test_a_split_that_does_not_fit_is_refused(run: Run) -> None:
     record = json.loads((run.folder / "run.json").read_text())
+    del record["checksum"]  # without it, the content is not compared
     changed = record | {"train_rows": record["train_rows"] + 1}
     (run.folder / "run.json").write_text(json.dumps(changed))
     with pytest.raises(FileError, match=r"split\.safetensors: does not fit"):
@@ -73,6 +74,22 @@ def test_a_split_that_does_not_fit_is_refused(run: Run) -> None:
     (run.folder / "run.json").write_text(json.dumps(changed))
     with pytest.raises(FileError, match="does not fit the labels"):
         _ = Run(run.folder).selection
+
+
+def test_damaged_records_and_weights_are_not_used(run: Run) -> None:
+    """One changed digit, one changed bit: the figures would be others without notice."""
+    path = run.folder / "run.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"thresholds": []}))
+    with pytest.raises(FileError, match=r"run\.json: damaged \(its checksum does not fit"):
+        _ = Run(run.folder).record
+    path.write_text(json.dumps(record))
+    weights = run.folder / "best.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(FileError, match=r"best\.safetensors.*checksum does not fit"):
+        Run(run.folder).classifier()
 
 
 def test_labels_that_changed_are_not_used(run: Run) -> None:
@@ -114,10 +131,13 @@ def test_temporary_files_of_dead_processes_are_swept(scene: Path, tmp_path: Path
     mine = files._temporary_path(folder / "run.json")
     dead = mine.with_name(mine.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
     foreign = mine.with_name(f".0badhost-{ended.pid}-00.partial")
-    for path in (mine, dead, foreign):
+    (folder / "members" / "2").mkdir(parents=True)
+    deep = folder / "members" / "2" / dead.name
+    for path in (mine, dead, foreign, deep):
         path.write_text("")
     train(scene / "partial.csv", scene / "images", folder, resume=True, **TINY)
-    assert [path.exists() for path in (mine, dead, foreign)] == [True, False, True]
+    kept = [path.exists() for path in (mine, dead, foreign, deep)]
+    assert kept == [True, False, True, False]
 
 
 def test_a_run_moves_with_its_images(run: Run, tmp_path: Path) -> None:
@@ -193,9 +213,7 @@ def test_files_that_settings_name_are_kept(scene: Path, tmp_path: Path) -> None:
     assert links is not None
     assert links.linked.shape == (len(classes), 2)
     graph.write_text(f"class,linked,weight\n{classes[0]},{classes[2]},0.5\n")
-    (run.folder / "run.json").write_text(
-        (run.folder / "run.json").read_text().replace('"finished": true', '"finished": false')
-    )
+    run.write(run.record.model_copy(update={"finished": False}))
     with pytest.raises(FileError, match=r"graph\.csv: has changed"):
         train(scene / "partial.csv", scene / "images", run.folder, resume=True, **call)
 

@@ -149,6 +149,18 @@ def test_a_truncated_cache_is_repaired(scene: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
+def test_a_frozen_part_of_another_shape_is_named(scene: Path, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"method": "bce", "frozen": "all", "epochs": 1, **TINY}
+    call |= {"cache": tmp_path / "cache"}
+    run = train(scene / "labels.csv", scene / "images", tmp_path / "run", **call)
+    run.write(run.record.model_copy(update={"finished": False}))
+    path = run.folder / "backbone.safetensors"
+    state = load_state(path)
+    save_state(path, {name: torch.zeros(3) for name in state})
+    with pytest.raises(InputError, match=r"backbone\.safetensors: its weights do not fit"):
+        train(scene / "labels.csv", scene / "images", run.folder, resume=True, **call)
+
+
 def test_killed_processes_resume_to_the_same_bits(scene: Path, tmp_path: Path) -> None:
     """Real processes, killed with SIGKILL at several times."""
     script = (

@@ -96,12 +96,19 @@ def _list_images(
         for entry in entries:
             if entry.is_symlink() and not follow:
                 continue
-            if entry.is_dir():
+            if _is_folder(entry):
                 yield from _list_images(
                     folder / entry.name, f"{prefix}{entry.name}/", follow=follow, parents=chain
                 )
             elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:  # noqa: PTH122  # fast
                 yield prefix + entry.name
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _unique_aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:

@@ -1,8 +1,9 @@
 """A nested state in one safetensors file: its tensors, and everything else as JSON in the header.
 
-There is no pickle in the file, so loading it cannot run code.
+There is no pickle in the file, so loading it cannot run code. A checksum reveals damage.
 """
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -18,14 +19,17 @@ from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
 
 _TENSOR, _PAIRS = "$tensor", "$pairs"
+_CHECKSUM, _STATE = "$checksum", "$state"
 
 
 def save_state(path: str | os.PathLike[str], state: object) -> None:
     """Write a nested state of dicts, lists, numbers, strings and tensors, atomically."""
     tensors: dict[str, Tensor] = {}
-    tree = json.dumps(_without_tensors(state, tensors))
+    tree = _without_tensors(state, tensors)
+    content = json.dumps({_CHECKSUM: _checksum(tree, tensors), _STATE: tree})
     with atomic_file(path) as stream:
-        stream.write(save(tensors, metadata={"tree": tree}))
+        # one entry only: safetensors writes several in an order that changes from file to file
+        stream.write(save(tensors, metadata={"tree": content}))
 
 
 def load_state(path: str | os.PathLike[str]) -> Any:
@@ -39,9 +43,20 @@ def load_state(path: str | os.PathLike[str]) -> Any:
             # product in another order, and the resumed run would not be exact. So tensors are
             # copied.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        return _with_tensors(tree, tensors)
+        if tree.get(_CHECKSUM) != _checksum(tree[_STATE], tensors):
+            raise ValueError("damaged: its checksum does not fit")
+        return _with_tensors(tree[_STATE], tensors)
     except Exception as error:  # safetensors, JSON and missing keys raise different types
         raise FileError(path, f"not a checkpoint that partlabel saved ({error})") from error
+
+
+def _checksum(tree: Any, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.blake2b(json.dumps(tree).encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def stage_file(folder: Path, stage: int) -> Path:

@@ -21,7 +21,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -140,6 +139,9 @@ class Run:
             content = json.loads(path.read_bytes())
             version = content.get("version")
             if version == VERSION:
+                checksum = content.pop("checksum", None)  # files of earlier versions have none
+                if checksum is not None and checksum != _checksum(content):
+                    raise ValueError("its checksum does not fit")
                 return Record(**content)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise FileError(path, f"damaged ({_first_line(error)})") from error
@@ -154,7 +156,9 @@ class Run:
         with atomic_file(self.folder / "config.yaml") as stream:
             stream.write(write_config(record.settings).encode())
         with atomic_file(self.folder / "run.json") as stream:
-            stream.write(record.model_dump_json(indent=1).encode())
+            content = record.model_dump(mode="json")
+            content["checksum"] = _checksum(content)
+            stream.write(json.dumps(content, indent=1).encode())
 
     def write_log(self, history: list[dict[str, Any]]) -> None:
         """Write ``log.csv``: one line per epoch."""
@@ -263,7 +267,8 @@ class Run:
             if copy.is_file() and copy.read_bytes() != source.read_bytes():
                 raise FileError(source, f"has changed since {self.folder} was started with it")
             copy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(source, copy)
+            with atomic_file(copy) as stream:  # a part of it would look like another file
+                stream.write(source.read_bytes())
 
     def _input(self, name: str) -> Path:
         return self.folder / "inputs" / name
@@ -307,6 +312,12 @@ class Run:
         if not (self.folder / name).is_file():
             raise FileError(self.folder, f"{name} is missing; train again")
         return self.folder / name
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """A hash of ``run.json`` without its checksum."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _first_line(error: Exception) -> str:

@@ -27,7 +27,8 @@ def open_folder(run: Run, record: Record, *, resume: bool) -> Iterator[bool]:
     if not resume:
         _check_empty(folder)
     with locked(folder):
-        sweep(folder)
+        for part in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
+            sweep(part)  # also the folders of stages and members
         if not resume:
             _check_empty(folder)  # again: another process may have been first
         if run.exists():

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from partlabel.base.allocation import give_back_memory
-from partlabel.base.errors import InputError, JobError, count, some
+from partlabel.base.errors import FileError, InputError, JobError, count, some
 from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
 from partlabel.images.folder import ImageFiles
@@ -269,7 +269,10 @@ def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) 
     """Fit the reduction on training images and save the frozen part; or load it again."""
     path = run.folder / "backbone.safetensors"
     if path.is_file():
-        backbone.load_state_dict(load_state(path), strict=False)
+        try:
+            backbone.load_state_dict(load_state(path), strict=False)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise FileError(path, f"its weights do not fit ({error})") from error
         return
     if isinstance(backbone.reduction, Reduction):
         sample = np.unique(np.linspace(0, images - 1, min(images, _FITTED)).astype(np.int64))

@@ -6,6 +6,7 @@ something is wrong, and a second, slow pass with Python's ``csv`` finds the line
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -39,6 +40,9 @@ ABSENT_OR_PRESENT = {
     **dict.fromkeys(_spellings("no", "false"), -1),
 }
 """The label that each allowed text stands for, in most text formats."""
+
+# not all that float() accepts: 0_1 and digits of other scripts are typing errors
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -135,10 +139,9 @@ def _parse_share(text: str) -> float | None:
     """A number from 0 to 1, NaN for an empty text, None for any other text."""
     if not text.strip():
         return float("nan")
-    try:
-        number = float(text)
-    except ValueError:
+    if not _DECIMAL.fullmatch(text.strip()):
         return None
+    number = float(text.strip())  # strip() knows more spaces than float()
     return number if 0 <= number <= 1 else None
 
 

@@ -89,10 +89,11 @@ class OpenImages(Format):
         """One statement per row; columns other than these four are ignored."""
         text = read_delimited(source)
         confidence = text.column("Confidence")
-        text.reject(confidence, {""}, "expected 1 (present), 0 (absent) or a fraction (a score)")
+        blank = [word for word in text.values(confidence) if not word.strip()]
+        text.reject(confidence, blank, "expected 1 (present), 0 (absent) or a fraction (a score)")
         number, codes = text.numbers(confidence), text.codes(confidence)
         # exact decimals, because 0.999999999 is a score but would be rounded to 1
-        exact = [Decimal(word.strip() or 0) for word in text.values(confidence)] or [Decimal(0)]
+        exact = [Decimal(word.strip()) for word in text.values(confidence)] or [Decimal(0)]
         value = np.array([1 if d == 1 else -1 if d == 0 else 0 for d in exact], dtype=np.int8)
         low, high = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
         score = np.where(value == 0, number.clip(low, high), np.nan).astype(np.float32)

@@ -58,8 +58,9 @@ class Diary(nn.Module):
         pages = dict.fromkeys(range(1, epochs), empty) | {epochs: self.get_extra_state().numpy()}
         for path in self.folder.glob("[0-9]*.npy") if self.folder is not None else ():
             try:
-                pages[int(path.stem)] = np.load(path, allow_pickle=False)
-            except (OSError, ValueError) as error:
+                with path.open("rb") as stream:  # np.load would also open archives
+                    pages[int(path.stem)] = np.lib.format.read_array(stream, allow_pickle=False)
+            except (OSError, ValueError, MemoryError) as error:
                 raise FileError(path, f"not a page of a diary ({error})") from error
         for number, page in pages.items():
             is_malformed = page.dtype != np.int64 or page.ndim != 1

@@ -198,8 +198,10 @@ class _Shape:
         path = folder / "shape.json"
         try:
             shape = cls(**json.loads(path.read_bytes()))
-            sizes = [int(size) for size in (shape.images, shape.classes, shape.width - 1)]
-            if min(sizes) < 0:
+            sizes = (shape.images, shape.classes, shape.width)
+            if any(type(size) is not int for size in sizes):
+                raise ValueError("sizes are whole numbers")
+            if min(sizes) < 0 or not shape.width:
                 raise ValueError("sizes out of range")
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise FileError(path, f"damaged ({error})") from error

@@ -1,0 +1,217 @@
+"""Processes killed without warning: a training ends in the same bits, files are old or new."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from attacks.harness import Child, Failure, command, make_scene, training
+
+COUNT = 250
+LIMIT = 900.0
+
+_OPTIONS = {
+    "em-apl": ["warmup=1"],
+    "role-li": ["warmup=1"],
+    "lac": ["width=16", "queue=8", "expected=3"],
+}
+_MOST = 5  # kills of one training
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What undisturbed processes leave."""
+
+    scene: Path
+    run: Path
+    trainings: dict[str, list[str]]
+    whole: dict[str, Path]
+    seconds: dict[str, float]
+    commands: dict[str, "Written"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A command, and the files that it replaces: before and after."""
+
+    words: list[str]
+    before: dict[str, bytes]
+    after: dict[str, bytes]
+    seconds: float
+
+
+def _trainings() -> dict[str, list[str]]:
+    from partlabel.learning.methods import METHODS
+
+    words = {}
+    for name in METHODS:
+        options = [word for value in _OPTIONS.get(name, ()) for word in ("--set", value)]
+        words[name] = ["--method", name, "--epochs", "4", *options]
+    words["lbfgs"] = ["--method", "an", "--frozen", "--optimizer", "lbfgs", "--epochs", "8"]
+    words["lbfgs"] += ["--weight-decay", "0.0001"]
+    words["members"] = ["--method", "partial-bce", "--set", "curriculum=d", "--set", "members=2"]
+    words["members"] += ["--epochs", "3"]
+    return words
+
+
+def prepare(folder: Path) -> Shared:
+    """A run for the commands; trainings are made when they are first needed."""
+    scene = make_scene(folder)
+    run = folder / "run"
+    command(*training(scene, run, "--method", "bce", "--epochs", "1")).check((0,))
+    shared = Shared(scene, run, _trainings(), {}, {}, {})
+    for name, words in shared.trainings.items():
+        out = folder / "whole" / name
+        outcome = command(*_training(scene, out, words), before=_save_often)
+        outcome.check((0,))
+        shared.whole[name], shared.seconds[name] = out, outcome.seconds
+    for name in ("complete", "convert", "merge", "predict", "report"):
+        shared.commands[name] = _written(name, shared, folder)
+    return shared
+
+
+def _training(scene: Path, out: Path, words: list[str]) -> list[str]:
+    # the batch of lbfgs is all images, so the option of TINY would contradict it
+    call = [*training(scene, out, *words), "--resume"]
+    if "lbfgs" in words:
+        at = call.index("--batch")
+        del call[at : at + 2]
+    return call
+
+
+def _save_often() -> None:
+    from partlabel.training import trainer
+
+    trainer._SAVE_EVERY = 0.2
+
+
+def _words(name: str, scene: Path, run: Path, out: Path) -> list[str]:
+    labels = str(scene / "partial.csv")
+    return {
+        "complete": ["complete", str(run), "-o", str(out / "a"), "--overwrite"],
+        "convert": ["convert", labels, str(out / "a"), "--to", "coco"],
+        "merge": [
+            *("merge", labels, str(scene / "labels.csv"), "-o", str(out / "a")),
+            *("--to", "csv", "--conflict", "ours"),
+        ],
+        "predict": [
+            "predict",
+            str(run),
+            str(scene / "images"),
+            "-o",
+            str(out / "a"),
+            "--overwrite",
+        ],
+        "report": ["report", str(run)],
+    }[name]
+
+
+def _written(name: str, shared: Shared, folder: Path) -> Written:
+    out = folder / f"{name}-files"
+    out.mkdir()
+    words = _words(name, shared.scene, shared.run, out)
+    outcome = command(*words)
+    outcome.check((0,))
+    if name == "report":
+        after = {"report.html": (shared.run / "report.html").read_bytes()}
+        (shared.run / "report.html").unlink()
+    else:
+        after = {path.name: path.read_bytes() for path in out.iterdir()}
+    before = {file: f"old {file}\n".encode() for file in after}
+    return Written(words, before, after, outcome.seconds)
+
+
+def attack(shared: Shared, folder: Path, rng: Random) -> int:
+    """One training killed several times, or one command killed once."""
+    if rng.random() < 0.5:
+        return _kill_training(shared, folder, rng)
+    return _kill_command(shared, folder, rng)
+
+
+def _kill_training(shared: Shared, folder: Path, rng: Random) -> int:
+    name = rng.choice(sorted(shared.trainings))
+    out, kills = folder / "run", 0
+    words = _training(shared.scene, out, shared.trainings[name])
+    for _ in range(rng.randint(2, _MOST)):
+        child = Child(words, before=_save_often)
+        limit = time.monotonic() + rng.uniform(0, 1.0) * shared.seconds[name]
+        while child.running() and time.monotonic() < limit:
+            time.sleep(0.001)
+        if child.running():
+            child.kill()
+            kills += 1
+        outcome = child.wait()
+        outcome.check((0, -9))
+    command(*words, before=_save_often).check((0,))
+    _same_run(name, shared.whole[name], out)
+    return max(kills, 1)
+
+
+def _same_run(name: str, whole: Path, cut: Path) -> None:
+    from partlabel.training.checkpoint import load_state, same
+
+    for file in sorted(path.relative_to(whole) for path in whole.rglob("*.safetensors")):
+        if not (cut / file).is_file():
+            raise Failure(f"{name}: {file} is missing")
+        states = [_without_speed(load_state(run / file)) for run in (whole, cut)]
+        if not same(*states):
+            raise Failure(f"{name}: {file} differs from that of an undisturbed training")
+    left = [path.name for path in cut.rglob("*.partial")]
+    if left:
+        raise Failure(f"{name}: {left} are left")
+
+
+def _without_speed(state: Any) -> Any:
+    """The only figure that may differ."""
+    if isinstance(state, dict) and "progress" in state:
+        for record in state["progress"]["history"]:
+            record.pop("images_per_second", None)
+    return state
+
+
+def _kill_command(shared: Shared, folder: Path, rng: Random) -> int:
+    name = rng.choice(sorted(shared.commands))
+    written = shared.commands[name]
+    run, out = shared.run, folder
+    if name == "report":
+        run = out = folder / "run"
+        shutil.copytree(shared.run, run)
+    for file, content in written.before.items():
+        (out / file).write_bytes(content)
+    child = Child(_words(name, shared.scene, run, out))
+    # near the end, files are replaced
+    limit = time.monotonic() + written.seconds * rng.uniform(0.5, 1.05)
+    while child.running() and time.monotonic() < limit:
+        time.sleep(0.0005)
+    killed = child.running()
+    if killed:
+        child.kill()
+    child.wait().check((0, -9))
+    _whole_files(name, written, out)
+    command(*_words(name, shared.scene, run, out)).check((0,))
+    for file, content in written.after.items():
+        if name != "report" and (out / file).read_bytes() != content:
+            raise Failure(f"{name} after a kill: {file} differs")
+    return 1
+
+
+def _whole_files(name: str, written: Written, out: Path) -> None:
+    """Each file is the old one or the new one; of several, later ones may be missing."""
+    new = []
+    for number, (file, before) in enumerate(sorted(written.before.items())):
+        path = out / file
+        content = path.read_bytes() if path.is_file() else None
+        if content is None and (number == 0 or name != "complete"):
+            raise Failure(f"{name}: {file} is gone")
+        is_new = content == written.after[file] or (name == "report" and _is_report(content))
+        if content not in (None, before) and not is_new:
+            raise Failure(f"{name}: {file} is neither the old nor the new one")
+        new.append(is_new)
+    if any(new[1:]) and not new[0]:
+        raise Failure(f"{name}: a file is newer than the first")
+
+
+def _is_report(content: bytes | None) -> bool:
+    return bool(content) and content.rstrip().endswith(b"</html>")  # type: ignore[union-attr]

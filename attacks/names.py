@@ -1,0 +1,161 @@
+"""Hostile names of images and classes: no control of the terminal, no script in the report."""
+
+import csv
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from attacks.harness import Failure, Outcome, command, make_scene, training
+
+COUNT = 150
+LIMIT = 600.0
+
+_PARTS = (
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07",
+    "\x9b2J",
+    "\u202ereversed",
+    "\u2066isolate",
+    "\u200fright",
+    '"double"',
+    "'single'",
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</style></title><svg onload=alert(1)>",
+    "{{ 7*7 }}{% raw %}",
+    "[link](javascript:alert(1))",
+    "a|b|c",
+    "*_`#~",
+    "\\input{/etc/passwd}",
+    "$\\frac{1}{0}$",
+    "$unbalanced",
+    "%s %d %n",
+    "& \\& #1 ^ ~",
+    "=cmd|' /C calc'!A0",
+    "+1-1@SUM(A1)",
+    "[bold red]markup[/]",
+    "[/]",
+    ":smile:",
+    "line\nbreak",
+    "tab\tcolumn",
+    "return\rstart",
+    "x" * 180,
+    "é日本\U0001f600",
+    "a/b",
+    "..",
+    " padded ",
+    "-o",
+    "--help",
+    "image",
+    "split",
+    "None",
+    "\ufeffbom",
+    "zero\u200bwidth",
+    "comma,semicolon;",
+)
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Images with ordinary names and their labels."""
+
+    scene: Path
+    header: list[str]
+    records: list[list[str]]
+
+
+def prepare(folder: Path) -> Shared:
+    """The scene, whose names each trial replaces."""
+    scene = make_scene(folder)
+    with (scene / "partial.csv").open(newline="") as stream:
+        header, *records = csv.reader(stream)
+    return Shared(scene, header, records)
+
+
+def _name(rng: Random) -> str:
+    return "".join(rng.choice(_PARTS) for _ in range(rng.choice((1, 1, 2, 3))))
+
+
+def attack(shared: Shared, folder: Path, rng: Random) -> None:
+    """All commands on labels with hostile names; a table that is refused ends the trial."""
+    images, labels, run = folder / "images", folder / "labels.csv", folder / "run"
+    images.mkdir()
+    hostile_classes, hostile_images = rng.choice(((True, False), (False, True), (True, True)))
+    header = list(shared.header)
+    if hostile_classes:
+        for column in range(2, len(header)):
+            header[column] = _name(rng) if rng.random() < 0.6 else header[column]
+    records = []
+    for record in shared.records:
+        source = shared.scene / "images" / record[0]
+        name = record[0]
+        if hostile_images and rng.random() < 0.4:
+            name = _name(rng).replace("/", "_")[:70] + record[0]
+        os.link(source, images / name)
+        records.append([name, *record[1:]])
+    if hostile_images:
+        for raw in (b"\xff\xfe.png", b"\xe9.jpg", b"\x1b[2J\xff.png"):
+            os.link(source, os.fsencode(images) + b"/" + raw)
+    with labels.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([header, *records])
+    small = ["--method", rng.choice(("bce", "sr", "em-apl", "imcl")), "--epochs", "1"]
+    if small[1] == "em-apl":
+        small += ["--set", "warmup=0"]
+    words = training(shared.scene, run, *small)
+    words[1], words[3] = str(labels), str(images)
+    inspected = _run("inspect", labels, "--images", images, "--all")
+    _run("inspect", labels, "--json")
+    for to in ("cells", "coco", "hf", "voc", "label-studio"):
+        out = folder / f"out-{to}{'.jsonl' if to == 'hf' else ''}"
+        _run("convert", labels, out, "--to", to, refused=True)
+    trained = _run(*words, refused=True)
+    if inspected.code or trained.code:
+        return
+    _run("evaluate", run, "--reserved")
+    _run("complete", run, "-o", folder / "completed.csv", "--min-precision", "0.5")
+    _run("predict", run, images, "-o", folder / "predicted.csv")
+    _run("report", run)
+    _check_report(run / "report.html")
+    if rng.random() < 0.3:
+        _bench(folder, images, [header, *records])
+
+
+def _bench(folder: Path, images: Path, lines: list[list[str]]) -> None:
+    """Compare two methods; bench makes the validation images itself."""
+    labels, spec = folder / "bench.csv", folder / "spec.yaml"
+    with labels.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows(
+            [line[0], line[1].replace("holdout", "train"), *line[2:]] for line in lines
+        )
+    spec.write_text(
+        f"labels: {str(labels)!r}\nimages: {str(images)!r}\nstrategies: [{{strategy: full}}]\n"
+        "methods: [{name: an, method: an}, {name: '<script>alert(1)', method: bce}]\n"
+        "settings: {backbone: test_efficientnet, weights: none, size: 64, batch: 8, epochs: 1}\n"
+    )
+    _run("bench", spec, "-o", folder / "bench")
+
+
+def _run(*words: str | Path, refused: bool = False) -> Outcome:
+    """A command, whose output has no control characters; names may be refused where it says."""
+    outcome = command(*words)
+    outcome.check((0, 2) if refused or words[0] == "inspect" else (0,))
+    found = _CONTROL.search(outcome.output)
+    if found:
+        around = outcome.output[max(0, found.start() - 60) : found.end() + 20]
+        raise Failure(f"partlabel {words[0]}: raw {found.group()!r} in {around!r}")
+    return outcome
+
+
+def _check_report(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for mark in ("<script>alert", "<img src=x", "<svg onload", "</style></title>"):
+        if mark in text:
+            at = text.index(mark)
+            raise Failure(
+                f"report.html has {mark!r} unescaped: {text[max(0, at - 80) : at + 40]!r}"
+            )
+    if 'href="javascript:' in text or "49{%" in text:
+        raise Failure("report.html has a link to a script, or an evaluated template")

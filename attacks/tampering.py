@@ -1,0 +1,234 @@
+"""Damaged files in the folder of a run: the figures of the intact run, or a clear error."""
+
+import csv
+import json
+import shutil
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from attacks.harness import Failure, command, make_scene, training
+
+COUNT = 2_000
+LIMIT = 150.0
+
+_RUNS = {
+    "bce": ["--method", "bce"],
+    "frozen": ["--method", "bce", "--frozen"],
+    "sr": ["--method", "sr"],
+    "em-apl": ["--method", "em-apl", "--set", "warmup=1"],
+    "lac": ["--method", "lac", "--set", "width=16", "--set", "queue=8", "--set", "expected=3"],
+    "members": ["--method", "partial-bce", "--set", "curriculum=d", "--set", "members=2"],
+}
+UNPROTECTED = ", no checksum"  # then other figures are allowed, but no crash
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Intact runs, finished and not, and what commands make of them."""
+
+    scene: Path
+    runs: dict[str, Path]
+    figures: dict[tuple[str, str], bytes]
+
+
+def prepare(folder: Path) -> Shared:
+    """Train, stop some trainings within the second epoch, and keep the figures."""
+    scene = make_scene(folder)
+    shared = Shared(scene, {}, {})
+    for name, words in _RUNS.items():
+        run = folder / name
+        command(*training(scene, run, "--epochs", "2", *words)).check((0,))
+        shared.runs[name] = run
+        cut = folder / f"{name}-cut"
+        command(*training(scene, cut, "--epochs", "2", *words), before=_stop).check((1,))
+        shared.runs[f"{name}-cut"] = cut
+    for name, run in shared.runs.items():
+        for what in ("resume",) if name.endswith("-cut") else COMMANDS:
+            copy = folder / "copy"
+            shutil.copytree(run, copy)
+            outcome, shared.figures[name, what] = _call(shared, name, what, copy, folder)
+            outcome.check((0,))
+            shutil.rmtree(copy)
+    return shared
+
+
+def _stop() -> None:
+    """Let a training fail after the third step of the second epoch, with a checkpoint."""
+    from partlabel.training.trainer import Trainer
+
+    original = Trainer._save
+
+    def save_and_stop(self: Any, *, force: bool = False) -> None:
+        at_stop = (self.progress.epoch, self.progress.step) == (1, 1)
+        original(self, force=force or at_stop)
+        if at_stop:
+            raise OSError("stopped")
+
+    Trainer._save = save_and_stop  # type: ignore[method-assign]
+
+
+COMMANDS = ("evaluate", "complete", "predict", "report", "resume")
+
+
+def _call(shared: Shared, name: str, what: str, run: Path, folder: Path) -> tuple[Any, bytes]:
+    """The outcome of a command, and the figures that it wrote."""
+    out = folder / "out"
+    out.unlink(missing_ok=True)
+    finished = name.removesuffix("-cut")
+    words: dict[str, list[str | Path]] = {
+        "evaluate": ["evaluate", run, "--reserved", "--json", out],
+        "complete": ["complete", run, "-o", out, "--overwrite"],
+        "predict": ["predict", run, shared.scene / "images", "-o", out],
+        "report": ["report", run],
+        "resume": [*training(shared.scene, run, "--epochs", "2", *_RUNS[finished]), "--resume"],
+    }
+    outcome = command(*words[what])
+    if what == "resume":
+        best = run / "best.safetensors"
+        return outcome, best.read_bytes() if best.is_file() else b""
+    return outcome, out.read_bytes() if out.is_file() else b""
+
+
+def attack(shared: Shared, folder: Path, rng: Random) -> None:
+    """Damage one file of a copy, and run one command on it."""
+    name = rng.choice(sorted(shared.runs))
+    run = folder / "run"
+    shutil.copytree(shared.runs[name], run)
+    files = sorted(path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
+    path = rng.choice(files)
+    how = damage(path, rng)
+    what = "resume"
+    if not name.endswith("-cut"):
+        what = rng.choices(COMMANDS, (4, 4, 4, 1, 2))[0]
+    outcome, figures = _call(shared, name, what, run, folder)
+    changed = f"{name}/{path.relative_to(run)} ({how})"
+    try:
+        outcome.check((0, 1, 2), str(run))
+    except Failure as failure:
+        raise Failure(f"{changed}: {failure}") from None
+    intact = shared.figures[name, what]
+    # a finished run is not trained again, so its damaged weights stay until they are read
+    untouched = what == "resume" and path.name == "best.safetensors"
+    if outcome.code == 0 and figures != intact and not untouched and UNPROTECTED not in how:
+        raise Failure(f"{changed}: {what} ended with exit code 0 and other figures")
+
+
+def damage(path: Path, rng: Random) -> str:
+    """Change a file; return how."""
+    kinds = ["flip", "cut", "empty", "zip", "text", "remove"]
+    if path.suffix == ".json":
+        kinds = ["json"] * 12 + kinds
+    elif path.suffix == ".safetensors":
+        kinds = ["tensors"] * 6 + ["flip"] * 4 + kinds
+    elif path.suffix == ".csv":
+        kinds = ["cell"] * 6 + kinds
+    elif {"memory", "diary"} & set(path.parts) or path.parent.name.startswith("memory"):
+        kinds = ["cut", "empty", "zip", "text", "remove"]
+    kind = rng.choice(kinds)
+    content = path.read_bytes()
+    match kind:
+        case "flip":
+            data = bytearray(content)
+            for _ in range(rng.choice((1, 1, 5))):
+                end = rng.choice((min(len(data), 400), len(data)))
+                if data:
+                    data[rng.randrange(end)] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+        case "cut":
+            path.write_bytes(content[: rng.randrange(len(content) + 1)])
+        case "empty":
+            path.write_bytes(b"")
+        case "zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("a.npy", bytes(100))
+        case "text":
+            path.write_text(rng.choice(("hello\n", "[1, 2]", "{}", "null", "a,b\n1\n" * 50)))
+        case "remove":
+            path.unlink()
+        case "json":
+            return _damage_json(path, rng)
+        case "tensors":
+            return _damage_tensors(path, rng)
+        case "cell":
+            return _damage_cell(path, rng)
+    return kind
+
+
+_VALUES: tuple[Any, ...] = (None, -1, 10**30, 1e308, "x", "", [], {}, True, [None], float("nan"))
+
+
+def _damage_json(path: Path, rng: Random) -> str:
+    """One value replaced, removed or added, in the record or inside its settings."""
+    document = json.loads(path.read_bytes())
+    part, at = document, path.name
+    key = _any_key(part, rng)
+    while isinstance(part[key], dict | list) and part[key] and rng.random() < 0.7:
+        part, at = part[key], f"{at}.{key}"
+        key = _any_key(part, rng)
+    action = rng.choice(("set", "set", "set", "remove", "add"))
+    if action == "remove":
+        del part[key]
+    elif action == "add" and isinstance(part, dict):
+        part["new"] = key = rng.choice(_VALUES)
+    else:
+        part[key] = value = rng.choice(_VALUES)
+        action = f"set {value!r}"
+    if rng.random() < 0.5:
+        document.pop("checksum", None)
+        action += UNPROTECTED
+    path.write_text(json.dumps(document))
+    return f"{at}.{key} {action}"
+
+
+def _any_key(part: Any, rng: Random) -> Any:
+    return rng.choice(list(part) if isinstance(part, dict) else list(range(len(part))))
+
+
+def _damage_tensors(path: Path, rng: Random) -> str:
+    """Tensors that are missing, or have another shape or type; the checksum stays."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        tree = json.loads(file.metadata()["tree"])
+    tensors = load_file(path)
+    if rng.random() < 0.3:
+        what, state = "tree", tree["$state"]
+        if isinstance(state, dict) and state:
+            state[rng.choice(sorted(state))] = rng.choice((None, 1, "x", [], {}))
+    else:
+        name = rng.choice(sorted(tensors) or ["new"])
+        tensor = tensors.get(name, torch.zeros(1))
+        what = rng.choice(("missing", "shape", "type", "zeros", "huge"))
+        match what:
+            case "missing":
+                tensors.pop(name, None)
+            case "shape":
+                tensors[name] = torch.cat([tensor.reshape(-1), tensor.reshape(-1)])
+            case "type":
+                tensors[name] = tensor.to(rng.choice((torch.float64, torch.int8, torch.bool)))
+            case "zeros":
+                tensors[name] = torch.zeros_like(tensor)
+            case _:
+                tensors[name] = tensor.double().add(1).mul(1e30).to(tensor.dtype)
+    if rng.random() < 0.3:
+        tree = tree["$state"]
+        what += UNPROTECTED
+    save_file(tensors, path, metadata={"tree": json.dumps(tree)})
+    return f"tensors: {what}"
+
+
+def _damage_cell(path: Path, rng: Random) -> str:
+    with path.open(newline="") as stream:
+        lines = list(csv.reader(stream))
+    line, word = rng.choice(lines), rng.choice(("x", "", "nan", "1e999", "\0", "<b>"))
+    if line:
+        line[rng.randrange(len(line))] = word
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows(lines)
+    return f"cell {word!r}"

@@ -27,7 +27,8 @@ PAGES = [ROOT / "README.md", *PAGES]
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 FENCE = re.compile(r"^```(\S+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+ROOT_COMMAND = get_command(app)
+COMMANDS = ROOT_COMMAND.commands  # type: ignore[attr-defined]
 
 
 def options_of(command: str) -> set[str]:
@@ -35,7 +36,8 @@ def options_of(command: str) -> set[str]:
     return {"--help"} | {o for parameter in COMMANDS[command].params for o in parameter.opts}
 
 
-OPTIONS = {"--version"}.union(*map(options_of, COMMANDS))
+ROOT_OPTIONS = {option for parameter in ROOT_COMMAND.params for option in parameter.opts}
+OPTIONS = ROOT_OPTIONS.union(*map(options_of, COMMANDS))
 
 
 def name_of(page: Path) -> str:

@@ -55,7 +55,7 @@ def test_a_bank_holds_the_maps_of_all_views(
     images = pictures(scene)
     messages: list[str] = []
     bank = Bank(pictures=4, flip=True, strong=2)
-    maps = cached_maps(backbone, "b", images, tmp_path, bank=bank, told=messages.append)
+    maps = cached_maps(backbone, "b", images, tmp_path, bank=bank, on_note=messages.append)
     assert len(messages) == 1
     assert "12 additional views" in messages[0]
     allowed = {"weak": [("clean", 0), ("flip", 0)], "strong": [("strong", 0), ("strong", 1)]}

@@ -192,7 +192,7 @@ def test_cnn_rnn_by_hand() -> None:
     assert isinstance(head, RecurrentDecoder)
     means = batch.views["weak"].mean(dim=(2, 3))
     words, next_words = method.sentences(batch.labels)
-    predicted = head.tell(batch.views["weak"], words).detach()
+    predicted = head.next_word_logits(batch.views["weak"], words).detach()
     total, number = 0.0, 0
     for i in range(5):
         state: Any = None

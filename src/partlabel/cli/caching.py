@@ -36,11 +36,11 @@ def cache(
     with progress("checking", show=verify) as bar:
         for number, path in enumerate(stores, start=1):
             store = open_store(path)
-            found = store.remove_damaged() if verify else 0
+            removed = store.remove_damaged() if verify else 0
             size = len(store.index) * store.size
             row = [path.name, f"{len(store.index):,}", f"{size / 1e6:,.1f}"]
-            rows.append([*row, *([f"{found:,}"] if verify else [])])
-            total, damaged = total + size, damaged + found
+            rows.append([*row, *([f"{removed:,}"] if verify else [])])
+            total, damaged = total + size, damaged + removed
             bar(number, len(stores))
     titles = [("store", False), ("records", True), ("MB", True)]
     if rows:

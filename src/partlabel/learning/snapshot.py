@@ -25,7 +25,7 @@ class Snapshot(nn.Module):
         self.copies = [frozen]
 
     @torch.no_grad()
-    def look(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward_copy(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Feature maps [B, D, H, W] and logits [B, C] of the copy.
 
         Args:

@@ -103,12 +103,12 @@ class Bins(NamedTuple):
     """A reliability diagram. Bins without cells are left out.
 
     Args:
-        said: [k] mean predicted probability of the cells of each bin.
+        predicted: [k] mean predicted probability of the cells of each bin.
         present: [k] share of the cells of each bin that are present.
         cells: [k] number of cells per bin.
     """
 
-    said: Floats
+    predicted: Floats
     present: Floats
     cells: NDArray[np.int64]
 
@@ -116,7 +116,7 @@ class Bins(NamedTuple):
     def error(self) -> float:
         """The expected calibration error; NaN without cells."""
         total = self.cells.sum()
-        gaps = np.abs(self.said - self.present) * self.cells
+        gaps = np.abs(self.predicted - self.present) * self.cells
         return float(gaps.sum() / total) if total else math.nan
 
 

@@ -72,7 +72,7 @@ def make_inputs(
             workers=execution.workers,
             progress=bar,
             broken=on_broken,
-            told=on_note,
+            on_note=on_note,
         )
     on_maps(maps)
     _reduce(model, maps, settings, keep_maps=keep_maps)

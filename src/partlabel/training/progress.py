@@ -1,4 +1,4 @@
-"""How far a training is, and who is told about it."""
+"""How far a training is, and who shows it."""
 
 import math
 from dataclasses import dataclass, field

@@ -44,7 +44,7 @@ class CnnRnn(Method):
         """Cross-entropy of the next label, and of the end after the last."""
         assert isinstance(model.head, RecurrentDecoder)
         words, next_words = self.sentences(batch.labels)
-        logits = model.head.tell(model.backbone(batch.views["weak"]), words)
+        logits = model.head.next_word_logits(model.backbone(batch.views["weak"]), words)
         return {"loss": cross_entropy(logits.flatten(0, 1), next_words.flatten(), ignore_index=-1)}
 
     def sentences(self, labels: Tensor) -> tuple[Tensor, Tensor]:

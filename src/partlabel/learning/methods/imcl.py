@@ -180,7 +180,7 @@ class InteractiveLearning(FollowsStages, UsesSide, HasArtifacts):
         if self.snapshot is None:
             neighbours = self._search(current, pool)
         else:
-            earlier = self._describe(*self.snapshot.look(inputs), batch)
+            earlier = self._describe(*self.snapshot.forward_copy(inputs), batch)
             neighbours = self._search(earlier, earlier)
         self.recent.push(**current)
         combined_labels = _combine(neighbours.images, neighbours.label_coef, pool["labels"])

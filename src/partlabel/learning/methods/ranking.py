@@ -91,7 +91,7 @@ class Wsabie(OnLogits, FollowsStages):
     def begin_stage(self, stage: int, model: Classifier) -> None:
         """Set the initial class vectors."""
         assert isinstance(model.head, LabelVectors)
-        model.head.tell(self.vectors)
+        model.head.set_vectors(self.vectors)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.warp`."""

@@ -135,7 +135,7 @@ def cached_maps(
     workers: int = 0,
     progress: Callable[[int, int], object] = lambda done, total: None,
     broken: Callable[[str], object] = lambda message: None,
-    told: Callable[[str], object] = lambda message: None,
+    on_note: Callable[[str], object] = lambda message: None,
 ) -> CachedMaps:
     """The maps of the frozen part of a backbone for all images. Missing ones are computed.
 
@@ -148,7 +148,7 @@ def cached_maps(
         workers: processes that decode images; 0 to decode in this process.
         progress: called with the number of maps computed so far and the number of missing maps.
         broken: called with a message for each image that cannot be decoded.
-        told: called with a message that gives the size of the bank, before it is computed.
+        on_note: called with a message that gives the size of the bank, before it is computed.
     """
     device = next(backbone.buffers()).device
     with torch.inference_mode():
@@ -172,7 +172,7 @@ def cached_maps(
     missing = len(bank_keys - store.index.keys())
     if missing:
         size, views = missing * store.size, count(missing, "additional view")
-        told(f"computing {views} of images, {size / 1e6:,.0f} MB in {store.folder}")
+        on_note(f"computing {views} of images, {size / 1e6:,.0f} MB in {store.folder}")
     names = [content.hex() for content in first]
     varied = Pictures(names, pictures.paths[: bank.pictures], backbone.size, seed=0)
     for drawn_for, view, number in bank.views():

@@ -36,7 +36,7 @@ class RecurrentDecoder(nn.Module):
         self.cell = nn.LSTMCell(width, hidden)
         self.from_state, self.from_image = nn.Linear(hidden, width), nn.Linear(features, width)
 
-    def tell(self, maps: Tensor, words: Tensor) -> Tensor:
+    def next_word_logits(self, maps: Tensor, words: Tensor) -> Tensor:
         """Logits of the word that follows each word of a sequence [B, T, C + 1].
 
         Args:

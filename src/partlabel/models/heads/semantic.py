@@ -24,7 +24,7 @@ class LabelVectors(nn.Module):
 
     needs_maps = False
     vectors: Tensor
-    told: Tensor
+    is_set: Tensor
 
     def __init__(
         self,
@@ -41,18 +41,18 @@ class LabelVectors(nn.Module):
         self.vectors = nn.Parameter(
             normalize(torch.randn(classes, width), dim=1), requires_grad=learned
         )
-        self.register_buffer("told", torch.tensor(False))
+        self.register_buffer("is_set", torch.tensor(False))
 
     @torch.no_grad()
-    def tell(self, vectors: Tensor) -> None:
+    def set_vectors(self, vectors: Tensor) -> None:
         """Set the class vectors. Later calls have no effect, so that training can change them.
 
         Args:
             vectors: [C, width]
         """
-        if not self.told:
+        if not self.is_set:
             self.vectors.copy_(normalize(vectors, dim=1))
-            self.told.fill_(True)
+            self.is_set.fill_(True)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to logits [B, C]."""

@@ -34,8 +34,8 @@ def _draw_diagrams(before: Bins, after: Bins) -> str:
         ):
             axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
             sizes = 12 + 120 * (bins.cells / bins.cells.max()) ** 0.5
-            axes.plot(bins.said, bins.present, color=BLUE, lw=1.2)
-            axes.scatter(bins.said, bins.present, sizes, color=BLUE, zorder=3)
+            axes.plot(bins.predicted, bins.present, color=BLUE, lw=1.2)
+            axes.scatter(bins.predicted, bins.present, sizes, color=BLUE, zorder=3)
             axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
             axes.set(title=f"{title}, error {percent(bins.error)}%", xlabel="score")
         grid[0].set_ylabel("share present")

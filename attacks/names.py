@@ -55,6 +55,8 @@ _PARTS = (
     "zero\u200bwidth",
     "comma,semicolon;",
 )
+_NOT_IN_CLASSES = "[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # refused
+_NOT_IN_IDS = "[\0-\x1f\x7f]"
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -75,8 +77,10 @@ def prepare(folder: Path) -> Shared:
     return Shared(scene, header, records)
 
 
-def _name(rng: Random) -> str:
-    return "".join(rng.choice(_PARTS) for _ in range(rng.choice((1, 1, 2, 3))))
+def _name(rng: Random, refused: str) -> str:
+    """Some parts, without those that match a pattern."""
+    parts = [part for part in _PARTS if not re.search(refused, part)]
+    return "".join(rng.choice(parts) for _ in range(rng.choice((1, 1, 2, 3))))
 
 
 def attack(shared: Shared, folder: Path, rng: Random) -> None:
@@ -84,16 +88,20 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
     images, labels, run = folder / "images", folder / "labels.csv", folder / "run"
     images.mkdir()
     hostile_classes, hostile_images = rng.choice(((True, False), (False, True), (True, True)))
+    # most trials have only names that readers accept, so that all commands see them
+    all_parts = rng.random() < 0.2
+    in_classes, in_ids = ("(?!)", "(?!)") if all_parts else (_NOT_IN_CLASSES, _NOT_IN_IDS)
     header = list(shared.header)
     if hostile_classes:
         for column in range(2, len(header)):
-            header[column] = _name(rng) if rng.random() < 0.6 else header[column]
+            if rng.random() < 0.6:
+                header[column] = _name(rng, in_classes) + str(column)
     records = []
     for record in shared.records:
         source = shared.scene / "images" / record[0]
         name = record[0]
         if hostile_images and rng.random() < 0.4:
-            name = _name(rng).replace("/", "_")[:70] + record[0]
+            name = _name(rng, in_ids).replace("/", "_")[:70] + record[0]
         os.link(source, images / name)
         records.append([name, *record[1:]])
     if hostile_images:
@@ -116,7 +124,8 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
         return
     _run("evaluate", run, "--reserved")
     _run("complete", run, "-o", folder / "completed.csv", "--min-precision", "0.5")
-    _run("predict", run, images, "-o", folder / "predicted.csv")
+    # file names that are not text are refused
+    _run("predict", run, images, "-o", folder / "predicted.csv", refused=hostile_images)
     _run("report", run)
     _check_report(run / "report.html")
     if rng.random() < 0.3:

@@ -1,6 +1,6 @@
 # make demo: set up .venv and show what partlabel does
 # make test: set up .venv and run the tests
-# make attack: attack partlabel with damaged files, kills and full disks; takes about an hour
+# make attack: attack partlabel with damaged files, kills and full disks; takes long
 # make docs: build the documentation site into docs/_build/html
 # make exact: test exact results with other CPU kernels and numbers of threads
 # make dist: build the package, and install it in a new environment

@@ -28,7 +28,7 @@ exact: .venv/.ready
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n 2 -m exact
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=2 \
-	$(BIN)/python -m pytest -n 2 -m exact
+	$(BIN)/python -m pytest -m exact
 
 attack: .venv/.ready
 	$(BIN)/python -m attacks --jobs 2

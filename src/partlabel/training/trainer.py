@@ -15,7 +15,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from partlabel.base.errors import JobError, StoppedError, some
+from partlabel.base.errors import FileError, JobError, PartlabelError, StoppedError, some
 from partlabel.base.interruption import interruptible
 from partlabel.base.randomness import key
 from partlabel.images.batches import Batch, Inputs, Rows
@@ -332,12 +332,17 @@ class Trainer:
 
     def _restore(self) -> None:
         state = load_state(self.checkpoint)
-        self.progress = Progress(**state["progress"])
-        self.model.load_state_dict(state["model"], strict=False)
-        self.method.load_state_dict(state["method"])
-        self.best_weights, self.broken = state["best"], state["broken"]
-        if self.teacher is not None:
-            self.teacher.load_state_dict(state["teacher"], strict=False)
-        if self.progress.stage < len(self.stages):
-            self._begin_stage()
-            restore(self.steps.optimizer, state["optimizer"])
+        try:
+            self.progress = Progress(**state["progress"])
+            self.model.load_state_dict(state["model"], strict=False)
+            self.method.load_state_dict(state["method"])
+            self.best_weights, self.broken = state["best"], state["broken"]
+            if self.teacher is not None:
+                self.teacher.load_state_dict(state["teacher"], strict=False)
+            if self.progress.stage < len(self.stages):
+                self._begin_stage()
+                restore(self.steps.optimizer, state["optimizer"])
+        except PartlabelError:
+            raise
+        except (RuntimeError, TypeError, AttributeError, KeyError, ValueError) as error:
+            raise FileError(self.checkpoint, f"does not fit the training ({error})") from error

@@ -46,7 +46,7 @@ def make_settings(**arguments: Any) -> Settings:
         name = ".".join(map(str, first["loc"]))
         raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
     _check_stages(kind(**arguments["options"]), settings)
-    if settings.optimizer == WHOLE_BATCH and not settings.weight_decay:
+    if settings.optimizer == WHOLE_BATCH and "weight_decay" not in values:
         warnings.warn(
             "lbfgs finds the minimum of the loss, and without --weight-decay it memorises the "
             "training labels; set one, such as 1e-3",

@@ -86,7 +86,8 @@ class Evaluation(Mapping[str, float]):
         if "top3_recall" in self:
             ranking += f"; recall of the three highest scores per image {percent['top3_recall']}"
         decisions = [
-            f"{scope}: F1 {percent[f1]}, precision {percent[p]}, recall {percent[r]} ({f1}, {p}, {r})"
+            f"{scope}: F1 {percent[f1]}, precision {percent[p]}, recall {percent[r]} "
+            f"({f1}, {p}, {r})"
             for scope, f1, p, r in (
                 ("mean of the classes", "CF1", "CP", "CR"),
                 ("all labels together", "OF1", "OP", "OR"),

@@ -24,6 +24,7 @@ from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.models.features import CachedMaps
 from partlabel.models.prediction import collect_scores
 from partlabel.training.arguments import make_settings, override, read_config
+from partlabel.training.auto.automatic import fit_members, sweep_trials
 from partlabel.training.checkpoint import save_state
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
@@ -45,7 +46,7 @@ from partlabel.training.selection import (
     has_both_kinds,
     select,
 )
-from partlabel.training.settings import Execution, Settings
+from partlabel.training.settings import AUTO, Execution, Settings
 from partlabel.training.trainer import Trainer
 
 _FITTED = 2000  # images that the reduction of features is fitted on
@@ -126,8 +127,9 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
     settings, started = record.settings, run.exists()
     torch.manual_seed(key(settings.seed, "init"))
     model, method = _build(run, record)
-    method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written yet
-    run.keep_inputs(settings)
+    if settings.method != AUTO:
+        method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written
+        run.keep_inputs(settings)
     if not started:
         selection.labels.save(run.folder / "labels.arrow")
         selection.save(run.folder / "split.safetensors")
@@ -136,6 +138,9 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
     run.write(record)
     with watch(run, tensorboard=run.execution.tensorboard) as monitor:
         monitor.note(_describe(selection))
+        if settings.method == AUTO:
+            _fit_members(run, record, model, selection, paths, monitor)
+            return
         if len(selection.val) and not has_both_kinds(selection.validation):
             monitor.warn(
                 "the validation labels are all of one kind, so there is no mAP, no threshold and "
@@ -226,6 +231,35 @@ def _fit(
         "thresholds": [None if np.isnan(value) else value for value in thresholds],
     }
     run.write(record.model_copy(update=outcome))
+
+
+def _fit_members(
+    run: Run,
+    record: Record,
+    model: Classifier,
+    selection: Selection,
+    paths: dict[int, Path],
+    monitor: Monitor,
+) -> None:
+    """Train the members that ``auto`` chooses, and write the outcome."""
+    rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
+    broken: list[str] = []
+    inputs = make_inputs(
+        model,
+        selection.table.subset(rows),
+        [paths[int(row)] for row in rows],
+        record.settings,
+        run.execution,
+        broken.append,
+        on_note=monitor.note,
+        on_maps=lambda maps: _keep_backbone(run, model.backbone, maps, train_images),
+        keep_maps=True,
+    )
+    for message in broken:
+        monitor.warn(f"left out: {message}")
+    record = fit_members(run, record, model, selection, inputs, monitor)
+    run.write(record.model_copy(update={"broken": broken}))
+    sweep_trials(run.folder)
 
 
 def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> None:

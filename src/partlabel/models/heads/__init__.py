@@ -4,6 +4,7 @@ from torch import nn
 
 from partlabel.models.heads.class_maps import MapHead, class_maps_of
 from partlabel.models.heads.decoder import LabelDecoder
+from partlabel.models.heads.ensemble import Branch, Ensemble, merge_linear
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.recurrent import RecurrentDecoder
@@ -14,6 +15,8 @@ from partlabel.models.heads.weldon import Weldon, weldon_pool
 
 __all__ = [
     "HEADS",
+    "Branch",
+    "Ensemble",
     "GraphRefiner",
     "LabelDecoder",
     "LabelVectors",
@@ -26,6 +29,7 @@ __all__ = [
     "Weldon",
     "class_maps_of",
     "heat_maps",
+    "merge_linear",
     "saliency_pool",
     "weldon_pool",
 ]

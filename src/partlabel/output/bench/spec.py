@@ -16,6 +16,7 @@ from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import METHODS
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.arguments import make_settings
+from partlabel.training.settings import AUTO
 
 FULL = "full"  # the strategy that hides no label
 _TEST = 0.2  # share of test images, if a table has no splits
@@ -98,7 +99,7 @@ def _check_entries(path: Path, spec: Spec) -> None:
             for proportion in strategy.proportions:
                 simulate.check(strategy.strategy, proportion)
     for entry in spec.methods:
-        one_of("method", entry.method, METHODS)
+        one_of("method", entry.method, [AUTO, *METHODS])
         for choice in choices(spec, entry):
             settings = spec.settings | entry.settings | choice
             make_settings(method=entry.method, options=entry.options, **settings)

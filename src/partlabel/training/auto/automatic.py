@@ -41,7 +41,7 @@ from partlabel.training.monitor import Monitor
 from partlabel.training.run import Record, Run
 from partlabel.training.selection import Selection, by_humans, has_both_kinds
 
-BUDGETS = {"small": 20, "medium": 60, "large": 200}  # trainings
+BUDGETS = {"small": 20, "medium": 80, "large": 200}  # trainings
 _MEMBERS = 5  # of an ensemble, at most
 _SCREENING = 2  # folds that candidates are compared on first
 _FITTED = 2000  # images that the reduction of features is fitted on
@@ -130,7 +130,7 @@ def _comparison(
     settings, train = laboratory.settings, len(training)
     scored, truth = train + np.arange(len(val)), by_humans(training)
     if chooses_on_holdout(settings.val_split or HOLDOUT, selection, truth, val):
-        criterion = Criterion(val.dense(), "the holdout, which no candidate is trained on")
+        criterion = Criterion(val.dense(), "the holdout split")
         return Comparison(laboratory, criterion, None, train, scored, monitor)
     if train < settings.folds:
         raise InputError(
@@ -175,7 +175,8 @@ def _search(comparison: Comparison, components: int | None) -> list[Candidate]:
         f"trying {count(len(recipes), 'recipe')} in at most {count(budget, 'training')}, about "
         f"{minutes:,} min"
     )
-    search = Search(recipes, comparison.measure, parts, min(_SCREENING, parts), budget)
+    screening = min(_SCREENING, parts)
+    search = Search(recipes, comparison.measure, parts, screening, budget, teach=has_absent)
     finished = search.run()
     if not finished:
         errors = {line.error for line in comparison.lines.values() if line.error}

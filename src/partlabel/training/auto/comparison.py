@@ -13,7 +13,7 @@ from partlabel.training.auto.folds import Folds
 from partlabel.training.auto.greedy import Logits
 from partlabel.training.auto.leaderboard import Line
 from partlabel.training.auto.portfolio import Candidate
-from partlabel.training.auto.trials import Laboratory, Trial
+from partlabel.training.auto.trials import Laboratory, Part, Trial
 from partlabel.training.monitor import Monitor
 
 _ALL = "all"  # the part of a trial that is trained on all training images
@@ -80,12 +80,12 @@ class Comparison:
     def _trial(self, candidate: Candidate, fold: int) -> Trial:
         if self.folds is None:
             return self.refit(candidate)
-        train = np.flatnonzero(self.folds != fold)
-        return self.laboratory.trial(candidate, f"fold{fold}", train, self._held_out(fold))
+        train, held_out = np.flatnonzero(self.folds != fold), self._held_out(fold)
+        return self.laboratory.trial(candidate, Part(f"fold{fold}", train, held_out))
 
     def refit(self, candidate: Candidate) -> Trial:
         """A training on all training images."""
-        return self.laboratory.trial(candidate, _ALL, np.arange(self.train), self.scored)
+        return self.laboratory.trial(candidate, Part(_ALL, np.arange(self.train), self.scored))
 
     def logits(self, candidate: Candidate) -> Logits:
         """The logits of a candidate for all images of the criterion, none of which it has seen."""

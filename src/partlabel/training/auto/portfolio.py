@@ -51,16 +51,28 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A recipe with a weight decay: everything that a training needs."""
+    """A recipe with a weight decay: everything that a training needs.
+
+    Args:
+        recipe: the method and the head.
+        decay: the weight decay.
+        teacher: a candidate whose most likely unknown labels count as present.
+        share: of the present labels that are expected among the unknown ones, how many count.
+    """
 
     recipe: Recipe
     decay: float
+    teacher: "Candidate | None" = None
+    share: float = 0.0
 
     @property
     def name(self) -> str:
         """Short and unique, for tables and file names."""
         options = [f"{key}={value}" for key, value in self.recipe.options.items()]
-        return " ".join([self.recipe.method, *options, self.recipe.head, f"decay={self.decay:g}"])
+        name = " ".join([self.recipe.method, *options, self.recipe.head, f"decay={self.decay:g}"])
+        if self.teacher is None:
+            return name
+        return f"{name} taught {self.share:g} by ({self.teacher.name})"
 
     def settings(self, base: Settings) -> Settings:
         """The settings that train it alone, with images and backbone as in ``base``."""

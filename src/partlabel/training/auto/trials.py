@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partlabel.base.errors import PartlabelError, StoppedError
+from partlabel.base.errors import JobError, PartlabelError, StoppedError
 from partlabel.base.randomness import key
 from partlabel.images.batches import Rows
 from partlabel.labels import LabelTable
@@ -20,13 +20,13 @@ from partlabel.models.prediction import predict
 from partlabel.training.auto.held_features import HeldFeatures
 from partlabel.training.auto.members import make_member_head
 from partlabel.training.auto.portfolio import Candidate
+from partlabel.training.auto.teaching import with_likely_positives
 from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.examples import Examples
 from partlabel.training.settings import Settings
 from partlabel.training.trainer import Trainer
 
 _PREDICTED = 512  # images that are scored at a time
-_NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,21 @@ class Trial:
     head: dict[str, Tensor]
     seconds: float
     error: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The images of a training.
+
+    Args:
+        name: short and unique, for file names.
+        train: rows to train on, of the training table.
+        scored: rows to score, of the features.
+    """
+
+    name: str
+    train: Rows
+    scored: Rows
 
 
 class Silent:
@@ -93,52 +108,61 @@ class Laboratory:
         self.table, self.evidence = table, evidence
         self.features, self.backbone = features, backbone
 
-    def trial(self, candidate: Candidate, part: str, train: Rows, scored: Rows) -> Trial:
-        """Train a candidate and score images, unless the folder has the result.
-
-        Args:
-            part: a name for these rows.
-            train: rows to train on, of the table.
-            scored: rows to score, of the features.
-        """
-        path = self.folder / f"{key(candidate.name):016x}-{part}.safetensors"
+    def trial(self, candidate: Candidate, part: Part) -> Trial:
+        """Train a candidate and score images, unless the folder has the result."""
+        path = self.folder / f"{key(candidate.name):016x}-{part.name}.safetensors"
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_state(path, vars(self._attempt(candidate, path.with_suffix(""), train, scored)))
+            save_state(path, vars(self._attempt(candidate, part, path.with_suffix(""))))
         state = load_state(path)
         return Trial(state["logits"], state["head"], state["seconds"], state["error"])
 
-    def _attempt(self, candidate: Candidate, work: Path, train: Rows, scored: Rows) -> Trial:
+    def _attempt(self, candidate: Candidate, part: Part, work: Path) -> Trial:
         """The result of a training; one that fails is a result too."""
         start = time.monotonic()
-        work.mkdir(exist_ok=True)
         try:
-            head = self._train(candidate, work, train)
-            logits = self._score(
-                head, self.features[candidate.settings(self.settings).reduce], scored
-            )
+            head = self._train(candidate, part, work)
+            logits = self._score(head, self._features_of(candidate), part.scored)
+            return Trial(logits, head.state_dict(), time.monotonic() - start)
         except StoppedError:
             raise
         except PartlabelError as error:
-            shutil.rmtree(work)
             return Trial(torch.empty(0), {}, time.monotonic() - start, str(error))
-        shutil.rmtree(work)
-        return Trial(logits, head.state_dict(), time.monotonic() - start)
 
-    def _train(self, candidate: Candidate, work: Path, train: Rows) -> nn.Module:
-        settings = candidate.settings(self.settings)
-        table = self.table.subset(train)
+    def _train(self, candidate: Candidate, part: Part, work: Path) -> nn.Module:
+        """Train a head, or go on with a training that was stopped."""
+        settings, table = candidate.settings(self.settings), self._labels(candidate, part)
         method = METHODS[settings.method](**settings.options)
         torch.manual_seed(key(settings.seed, "init"))
         head = make_member_head(settings, self.backbone.channels, len(table.classes))
         model = Classifier(self.backbone, head, list(table.classes))
-        method.prepare(Task(table, self.evidence, settings.epochs, work))
-        inputs = self._features_of(candidate).part(train)
-        readable = np.flatnonzero(inputs.readable)
-        examples = Examples(table, inputs, readable), Examples(table, inputs, _NONE)
-        checkpoint = work / "last.safetensors"
-        Trainer(model, method, *examples, settings, checkpoint, Silent()).fit()
+        work.mkdir(exist_ok=True)
+        try:
+            method.prepare(Task(table, self.evidence, settings.epochs, work))
+            inputs = self._features_of(candidate).part(part.train)
+            rows = np.arange(len(part.train))
+            examples = Examples(table, inputs, rows), Examples(table, inputs, rows[:0])
+            checkpoint = work / "last.safetensors"
+            Trainer(model, method, *examples, settings, checkpoint, Silent()).fit()
+        except StoppedError:
+            raise  # the checkpoint is kept
+        except BaseException:
+            shutil.rmtree(work)
+            raise
+        shutil.rmtree(work)
         return head
+
+    def _labels(self, candidate: Candidate, part: Part) -> LabelTable:
+        """The labels of the images to train on, with those that a teacher adds."""
+        table, teacher = self.table.subset(part.train), candidate.teacher
+        if teacher is None:
+            return table
+        lesson = self.trial(teacher, part)
+        if lesson.error is not None:
+            raise JobError(f"its teacher failed: {lesson.error}")
+        head = self.head_of(teacher, lesson)
+        logits = self._score(head, self._features_of(teacher), part.train).numpy()
+        return with_likely_positives(table, logits, self.evidence, candidate.share)
 
     def _features_of(self, candidate: Candidate) -> HeldFeatures:
         return self.features[candidate.settings(self.settings).reduce]

@@ -11,7 +11,7 @@ import typer
 
 from partlabel.base.errors import InputError, count
 from partlabel.cli.options import parameters_of, values_of
-from partlabel.training.settings import Execution, Settings
+from partlabel.training.settings import AUTO, Execution, Settings
 
 Config = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation
@@ -143,11 +143,12 @@ def methods(
     from partlabel.base.terminal import console, say
     from partlabel.learning import catalog
     from partlabel.output import display
+    from partlabel.training.auto.auto_settings import DESCRIPTION, SUMMARY
 
     if name is not None:
-        say(catalog.description(name))
+        say(DESCRIPTION if name == AUTO else catalog.description(name))
         return
-    rows = [list(row) for row in catalog.summaries()]
+    rows = [[AUTO, SUMMARY], *(list(row) for row in catalog.summaries())]
     console().print(display.grid([("method", False), ("what it does", False)], rows))
     say("Without --method, `auto` tries several of them and combines the best.")
     say("Settings and papers of a method: partlabel methods NAME")

@@ -9,6 +9,16 @@ from partlabel.training.settings import AUTO, Settings, panel_of
 _OWN = ("method", "budget", "folds", "single", "seed")
 _NETWORK = ("backbone", "weights", "frozen", "size", "precision")
 
+SUMMARY = "Tries several of the methods below on frozen features, and combines the best."
+DESCRIPTION = """Tries several methods on the features of a frozen backbone, and combines the best.
+
+Candidates are compared on a fully labelled split 'holdout', or by cross-fitting: each part of the
+training images is scored by models that were trained on the others. The result is one run.
+
+    --budget small|medium|large|N   the number of trainings: 20, 80, 200 or N
+    --folds K                       the number of parts
+    --single                        keep the best candidate only"""
+
 AUTO_SETTINGS = [
     name
     for name, field in Settings.model_fields.items()

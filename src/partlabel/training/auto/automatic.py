@@ -216,13 +216,15 @@ def _describe_choice(
     comparison: Comparison, finished: Sequence[Candidate], members: int, total: Logits
 ) -> None:
     """Say what was chosen, and how to train the best single candidate again."""
-    scores = [comparison.lines[candidate].score for candidate in finished]
-    best = int(np.argmax(scores))
-    command = command_for(finished[best].settings(comparison.laboratory.settings))
+    scores = {one: comparison.lines[one].score for one in finished}
+    plain = [one for one in finished if one.teacher is None]  # one command trains it
+    best = max(plain, key=lambda one: scores[one])
+    command = command_for(best.settings(comparison.laboratory.settings))
     comparison.monitor.note(
         f"{count(members, 'member')}: {comparison.criterion.name} "
         f"{100 * mean(comparison.criterion(total)):.2f}, the best single candidate "
-        f"{100 * scores[best]:.2f}. To train that one again:\n  {command}"
+        f"{100 * max(scores.values()):.2f}. To train the best one without a teacher again "
+        f"({100 * scores[best]:.2f}):\n  {command}"
     )
 
 

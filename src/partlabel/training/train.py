@@ -16,7 +16,7 @@ from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable
-from partlabel.labels.formats import read_labels
+from partlabel.labels.formats import ReadOptions, read_options, read_with
 from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
 from partlabel.metrics.calibration import balanced_thresholds
@@ -58,8 +58,7 @@ def train(
     *,
     resume: bool = False,
     config: str | os.PathLike[str] | None = None,
-    format: str | None = None,
-    unlisted: str | None = None,
+    reading: ReadOptions | None = None,
     **settings: Any,
 ) -> Run:
     """Train a classifier on the labels that are known.
@@ -70,7 +69,8 @@ def train(
         out: the folder of the run; must not exist, or be empty.
         resume: continue a run that was stopped; a finished one is returned as it is.
         config: a YAML file with settings; those given here win.
-        format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
+        reading: how to read a label file; its fields can also be given as keyword arguments
+            (``unlisted="unknown"``), see :class:`ReadOptions`.
         settings: any field of :class:`Settings` (``method="em"``, ``frozen="all"``, ``lr=1e-3``) or
             :class:`Execution` (``cache``, ``workers``, ``cache_pixels``, ``strict``,
             ``tensorboard``).
@@ -78,13 +78,14 @@ def train(
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.
     """
+    options = read_options(reading, settings)
     execution = _execution(settings)
     chosen = make_settings(**(read_config(Path(config)) if config is not None else {}) | settings)
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     if execution.tensorboard:
         need_tensorboard()
-    table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
+    table = labels if isinstance(labels, LabelTable) else read_with(labels, options).table
     selection = select(table, chosen)
     files = ImageFiles(images)
     paths = find_files(selection.table, files, selection.used, strict=execution.strict)

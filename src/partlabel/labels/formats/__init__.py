@@ -25,7 +25,12 @@ from partlabel.labels.formats.label_studio import LabelStudio
 from partlabel.labels.formats.lists import Lists
 from partlabel.labels.formats.long import CellList, OpenImages
 from partlabel.labels.formats.names_only import NameList
-from partlabel.labels.formats.options import ClassKeywords, ReadKeywords, ReadOptions
+from partlabel.labels.formats.options import (
+    ClassKeywords,
+    ReadKeywords,
+    ReadOptions,
+    read_options,
+)
 from partlabel.labels.formats.packing import is_packed, unpacked_suffix
 from partlabel.labels.formats.restriction import check_names, has_one_each, restrict
 from partlabel.labels.formats.source import Source
@@ -44,6 +49,7 @@ __all__ = [
     "needs_unlisted",
     "read",
     "read_labels",
+    "read_options",
     "read_with",
     "target_format",
     "write_labels",

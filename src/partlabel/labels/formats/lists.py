@@ -188,6 +188,7 @@ def _read_objects(source: Source) -> Stated:
     def where(records: Sequence[int]) -> list[str]:
         return [locations[record] for record in records]
 
+    has_splits = any("split" in item for _, item in objects)
     used = {*IMAGE_NAMES, *TAG_NAMES, "split"}
     others = dict.fromkeys(key for _, item in objects for key in item if key not in used)
     remarks = [f"keys that are ignored: {some(others)}"] if others else []
@@ -199,7 +200,7 @@ def _read_objects(source: Source) -> Stated:
         np.full(len(record), PRESENT, dtype=np.int8),
         record=record,
         where=where,
-        splits=list(split_of_image.values()) if any(split_of_image.values()) else None,
+        splits=list(split_of_image.values()) if has_splits else None,
         notes=Notes(remarks=remarks + tagging.remarks()),
     )
 

@@ -54,11 +54,17 @@ class ReadOptions:
         if self.min_count is not None and self.min_count < 1:
             raise InputError(f"--min-count {self.min_count}: must be at least 1")
 
-    @classmethod
-    def take_from(cls, keywords: dict[str, Any]) -> "ReadOptions":
-        """The options among these keyword arguments, which are removed from them."""
-        names = [name for name in keywords if name in cls.__dataclass_fields__]
-        return cls(**{name: keywords.pop(name) for name in names})
+
+def read_options(options: ReadOptions | None, keywords: dict[str, Any]) -> ReadOptions:
+    """The options of a function that takes them as one object or as keyword arguments.
+
+    The keyword arguments that are options are removed from ``keywords``.
+    """
+    names = [name for name in keywords if name in ReadOptions.__dataclass_fields__]
+    chosen = {name: keywords.pop(name) for name in names}
+    if options is not None and chosen:
+        raise InputError(f"give {names[0]} in reading=..., or leave that out")
+    return options or ReadOptions(**chosen)
 
 
 def quote_names(names: Sequence[str]) -> str:

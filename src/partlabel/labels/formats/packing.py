@@ -75,7 +75,9 @@ def packed_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if codec is None:
             yield stream
             return
-        sink = pa.PythonFile(stream, mode="w")
-        packed = pa.CompressedOutputStream(sink, codec)
-        yield packed
-        packed.close()
+        # closing a compressed stream closes the file below it, which atomic_file still needs
+        with (
+            os.fdopen(os.dup(stream.fileno()), "wb") as copy,
+            pa.CompressedOutputStream(copy, codec) as packed,
+        ):
+            yield packed

@@ -1,6 +1,7 @@
 """Checks of the classes of a file, and leaving out those that the options do not ask for."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -22,7 +23,8 @@ def restrict(source: Source, stated: Stated) -> Stated:
         raise source.error("--ignore-columns has no effect, because the file has no columns")
     keep = np.ones(len(stated.classes), dtype=np.bool_)
     if options.only_classes:
-        keep = _named(options, stated.classes)
+        require_classes(options, list(stated.classes))
+        keep = Names(list(options.only_classes)).find(stated.classes) >= 0
         stated.notes.remarks.append(
             f"{count(int(keep.sum()), 'class', 'classes')} read, because of --only-classes"
         )
@@ -40,14 +42,15 @@ def restrict(source: Source, stated: Stated) -> Stated:
     return stated if keep.all() else _selected(stated, keep)
 
 
-def _named(options: ReadOptions, classes: Names) -> NDArray[np.bool_]:
+def require_classes(options: ReadOptions, classes: Sequence[str]) -> None:
+    """Raise an error if the options ask for a class that is not among these."""
+    known = set(classes)
     try:
         for name in options.only_classes:
-            if name not in classes:
-                one_of("class", name, list(classes))
+            if name not in known:
+                one_of("class", name, classes)
     except InputError as error:
         raise InputError(f"--only-classes: {error}") from None
-    return Names(list(options.only_classes)).find(classes) >= 0
 
 
 def images_per_class(stated: Stated) -> NDArray[np.int64]:

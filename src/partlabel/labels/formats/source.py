@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,12 +99,15 @@ class Source:
 
     @contextmanager
     def _replaced(self) -> Iterator[IO[bytes]]:
-        """A temporary file to fill; it then takes the place of the file, and is deleted with it."""
-        spool = tempfile.NamedTemporaryFile()  # noqa: SIM115
-        yield spool
-        spool.flush()
-        self._spool = spool
-        self.file = Path(spool.name)
+        """A temporary file to fill; it then takes the place of the file.
+
+        It is deleted with this object.
+        """
+        with tempfile.NamedTemporaryFile(delete=False) as spool:
+            path = Path(spool.name)
+            weakref.finalize(self, path.unlink, missing_ok=True)
+            yield spool
+        self.file = path
 
     def _unpack(self, sheet: str | None) -> None:
         """Replace a compressed file, and a sheet of an Excel file, by the text in it."""

@@ -17,6 +17,7 @@ from partlabel.labels.formats.delimited import (
 )
 from partlabel.labels.formats.format import Format, drops_scores, drops_splits
 from partlabel.labels.formats.options import quote_names
+from partlabel.labels.formats.restriction import require_classes
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Notes, Stated, only_once
 from partlabel.labels.formats.tag_tables import tag_table
@@ -158,6 +159,7 @@ def read_wide(
         hint: the end of the error message for other texts.
     """
     only, source = text.source.options.only_classes, text.source
+    require_classes(source.options, [text.header[i] for i in columns])
     columns = [i for i in columns if text.header[i] in only] if only else columns
     classes = [text.header[i] for i in columns]
     if "" in classes:

@@ -253,7 +253,7 @@ def test_options_choose_columns_and_classes(tmp_path: Path) -> None:
         ({"ignore_columns": ["image", "cat", "place, date", "dog", "by"]}, "leaves no column"),
     ):
         with pytest.raises(InputError, match=message):
-            read_labels(path, **arguments)  # type: ignore[arg-type]
+            read_labels(path, **arguments)
 
 
 def test_options_apply_to_every_format(tmp_path: Path) -> None:

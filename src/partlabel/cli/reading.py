@@ -80,7 +80,7 @@ def reads_labels(command: Callable[..., None]) -> Callable[..., None]:
 def _options(values: dict[str, Any]) -> "ReadOptions":
     """Take the options for reading out of the values of a command."""
     from partlabel.labels.formats import ReadOptions
-    from partlabel.labels.formats.options import split_names
+    from partlabel.labels.formats.reading_options import split_names
 
     given = {name: values.pop(name) for name in _PARAMETERS}
     for name in ("ignore_columns", "only_classes"):

@@ -88,7 +88,10 @@ def train(
     table = labels if isinstance(labels, LabelTable) else read_with(labels, options).table
     selection = select(table, chosen)
     files = ImageFiles(images)
-    paths = find_files(selection.table, files, selection.used, strict=execution.strict)
+    notes: list[str] = []
+    paths = find_files(
+        selection.table, files, selection.used, strict=execution.strict, on_note=notes.append
+    )
     run = Run(out, images, execution)
     record = Record(
         settings=chosen,
@@ -103,12 +106,14 @@ def train(
     )
     with open_folder(run, record, resume=resume) as finished:
         if not finished:
-            _train_into(run, record, selection, paths)
+            _train_into(run, record, selection, paths, notes)
     return run
 
 
-def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int, Path]) -> None:
-    """Train, or go on with a training, in the folder of a run."""
+def _train_into(
+    run: Run, record: Record, selection: Selection, paths: dict[int, Path], notes: list[str]
+) -> None:
+    """Train, or go on with a training, in the folder of a run; ``notes`` are logged first."""
     settings = record.settings
     run.keep_inputs(settings)
     torch.manual_seed(key(settings.seed, "init"))
@@ -124,6 +129,8 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
     run.write(record)
     with watch(run, tensorboard=run.execution.tensorboard) as monitor:
         monitor.note(_describe(selection))
+        for note in notes:
+            monitor.note(note)
         if len(selection.val) and not has_both_kinds(selection.validation):
             monitor.warn(
                 "the validation labels are all of one kind, so there is no mAP, no threshold and "

@@ -25,13 +25,13 @@ from partlabel.labels.formats.label_studio import LabelStudio
 from partlabel.labels.formats.lists import Lists
 from partlabel.labels.formats.long import CellList, OpenImages
 from partlabel.labels.formats.names_only import NameList
-from partlabel.labels.formats.options import (
+from partlabel.labels.formats.packing import is_packed, unpacked_suffix
+from partlabel.labels.formats.reading_options import (
     ClassKeywords,
     ReadKeywords,
     ReadOptions,
     read_options,
 )
-from partlabel.labels.formats.packing import is_packed, unpacked_suffix
 from partlabel.labels.formats.restriction import check_names, has_one_each, restrict
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Contradiction, Notes, Stated, assemble

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError, PartlabelWarning, count, one_of, some
 from partlabel.labels import PRESENT, Names
-from partlabel.labels.formats.options import ReadOptions
+from partlabel.labels.formats.reading_options import ReadOptions
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
 

@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from partlabel.base.errors import FileError, InputError, one_of
 from partlabel.labels.formats import packing, spreadsheet
-from partlabel.labels.formats.options import ReadOptions
+from partlabel.labels.formats.reading_options import ReadOptions
 
 if TYPE_CHECKING:
     from partlabel.labels.formats.delimited import Delimited

@@ -16,7 +16,7 @@ from partlabel.labels.formats.delimited import (
     write_delimited,
 )
 from partlabel.labels.formats.format import Format, drops_scores, drops_splits
-from partlabel.labels.formats.options import quote_names
+from partlabel.labels.formats.reading_options import quote_names
 from partlabel.labels.formats.restriction import require_classes
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Notes, Stated, only_once

@@ -10,8 +10,10 @@ import zipfile
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
+
 from attacks.harness import Failure
-from attacks.oracles import ORACLES, Labels, Refused, Unclear
+from attacks.oracles import ORACLES, Labels, Refused, Unclear, unpacked
 from partlabel import LabelTable, write_labels
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.cli import main
@@ -68,6 +70,17 @@ for _format, _more in (("coco", {}), ("lvis", {"neg_category_ids": [2]})):
         },
         indent=1,
     )
+_DATASET_INFO = json.dumps(
+    {
+        "features": {
+            "image": {"dtype": "string", "_type": "Value"},
+            "labels": {
+                "feature": {"names": ["cat", "dog"], "_type": "ClassLabel"},
+                "_type": "Sequence",
+            },
+        }
+    }
+).encode()
 _FORMAT_OF_SAMPLE = re.compile(r"-(quoted|parquet|json|lines|gzip|zstd|xlsx)$")
 _SUFFIXES = {
     "names": ".txt",
@@ -79,7 +92,15 @@ _SUFFIXES = {
     "label-studio": ".json",
 }
 _NOT_WRITTEN = ("open-images", "voc", "hf", "names", "folders", "hf-disk", "hf-disk-lists")
-_COMPARED = ("csv", "json", "jsonl", "txt", "xml")  # the ends of files that oracles read
+_COMPARED = (
+    "csv",
+    "json",
+    "jsonl",
+    "txt",
+    "xml",
+    "gz",
+    "xlsx",
+)  # the ends of files that oracles read
 _SPECIAL = (
     b"\0 \" ' , ; \t \n \r \r\n \xff \xc3 [ ] { } : \\ \\u0000 \\ud800 1 0 -1 2 1e999 1e-400 NaN "
     b"Infinity null true \xef\xbb\xbf \xff\xfe 0_1 1_0 \xd9\xa1 0x1 1.00 +1 .5 yes NO 99999999999 "
@@ -105,6 +126,7 @@ def prepare(folder: Path) -> dict[str, tuple[str, bytes]]:
             warnings.simplefilter("ignore", PartlabelWarning)
             write_labels(table, folder / file, "tags")
         samples[name] = (file, (folder / file).read_bytes())
+    samples["hf-disk-lists"] = ("dataset_info.json", _DATASET_INFO)
     samples["csv-xlsx"] = ("t.xlsx", _workbook())
     return samples
 
@@ -220,6 +242,9 @@ def attack(samples: dict[str, tuple[str, bytes]], folder: Path, rng: Random) -> 
         path = folder / "voc"
         path.mkdir()
         (path / "a.xml").write_bytes(content)
+    elif sample == "hf-disk-lists":
+        path = folder / "dataset"
+        _write_dataset(path, content, rng)
     else:
         path.write_bytes(content)
     format = rng.choice((None, None, _FORMAT_OF_SAMPLE.sub("", sample)))
@@ -248,6 +273,19 @@ def attack(samples: dict[str, tuple[str, bytes]], folder: Path, rng: Random) -> 
         compare(reading.notes.format, content, labels)
 
 
+def _write_dataset(folder: Path, info: bytes, rng: Random) -> None:
+    """A dataset on disk with this information about its columns; its rows may be damaged too."""
+    folder.mkdir()
+    (folder / "dataset_info.json").write_bytes(info)
+    sink = io.BytesIO()
+    table = pa.table({"image": ["a", "b"], "labels": [[0, 1], [1]]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    rows = sink.getvalue()
+    damaged = mutate(rows, rng) if rng.random() < 0.5 else rows
+    (folder / "data-00000-of-00001.arrow").write_bytes(damaged)
+
+
 def known(table: LabelTable) -> Labels:
     """The known labels of a table, by image and class."""
     ids, classes = list(table.ids), list(table.classes)
@@ -262,9 +300,10 @@ def known(table: LabelTable) -> Labels:
 
 def compare(format: str, content: bytes, labels: Labels) -> None:
     """Raise if the oracle of the format reads other labels, or refuses the file."""
-    if format not in ORACLES or (format == "hf" and not _is_json(content)):
-        return
     try:
+        content = unpacked(content)
+        if format not in ORACLES or (format == "hf" and not _is_json(content)):
+            return
         expected = ORACLES[format](content)
     except Unclear:
         return

@@ -6,13 +6,16 @@ file too; ``Unclear`` means that the documentation does not say what the file me
 
 import codecs
 import csv
+import gzip
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 from xml.dom import minidom
+from xml.etree import ElementTree
 
 Labels = dict[tuple[str, str], int]
 
@@ -294,6 +297,47 @@ def read_cvat(content: bytes) -> Labels:
         items = [item for item in image.childNodes if isinstance(item, minidom.Element)]
         statements += [(name, item.getAttribute("label").strip(), 1) for item in items]
     return _collect(statements)
+
+
+def unpacked(content: bytes) -> bytes:
+    """The text in a compressed file or in a sheet; other content is returned as it is."""
+    try:
+        if content.startswith(b"\x1f\x8b"):
+            return gzip.decompress(content)
+        if content.startswith(b"PK"):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                return _sheet(archive.read("xl/worksheets/sheet1.xml"))
+    except Unclear:
+        raise
+    except Exception:
+        raise Unclear from None
+    return content
+
+
+def _sheet(content: bytes) -> bytes:
+    """A sheet of texts in the first three columns as CSV; anything else is unclear."""
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    lines = []
+    for number, row in enumerate(ElementTree.fromstring(content)[0], start=1):
+        fields = ["", "", ""]
+        if row.tag != f"{space}row" or row.get("r") != str(number):
+            raise Unclear
+        for cell in row:
+            name, tags = cell.get("r", ""), [item.tag for item in cell.iter()]
+            value = "".join(cell.itertext())
+            position = "ABC".index(name[0])
+            is_plain = tags == [f"{space}{tag}" for tag in ("c", "is", "t")]
+            is_plain = is_plain and name[1:] == str(number)
+            is_odd = re.search(r"[^ -~]", value) or "_x" in value or value != value.strip()
+            if cell.get("t") != "inlineStr" or not is_plain or is_odd or fields[position]:
+                raise Unclear
+            fields[position] = value
+        lines.append(fields if any(fields) else [])
+    if not all(any(fields[i] for fields in lines if fields) for i in range(3)):
+        raise Unclear
+    text = io.StringIO()
+    csv.writer(text).writerows(lines)
+    return text.getvalue().encode()
 
 
 def _plain(value: object) -> str:

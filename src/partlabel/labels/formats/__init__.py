@@ -152,6 +152,8 @@ def read_with(
         raise source.error(f"cannot be read ({error.strerror or error})") from error
     except MemoryError as error:
         raise source.error("does not fit into memory") from error
+    finally:
+        source.parsed = None  # frees the table now, since it and its source refer to each other
     stated.notes.format = chosen.name
     stated.notes.remarks[:0] = source.remarks
     if source.kind == "text" and source.text.encoding == "latin-1":

@@ -109,7 +109,8 @@ def check_names(source: Source, stated: Stated, *, strict: bool) -> None:
 def _check_rare(source: Source, stated: Stated, *, strict: bool) -> None:
     if source.options.min_count is not None or source.options.only_classes:
         return
-    once = np.flatnonzero(images_per_class(stated) == 1)
+    rows_per_class = np.bincount(stated.label, minlength=len(stated.classes))
+    once = np.flatnonzero(rows_per_class == 1)
     if len(once) < _MANY or 2 * len(once) < len(stated.classes):
         return
     rare = some(stated.classes.take(once))

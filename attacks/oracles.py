@@ -328,6 +328,7 @@ def _sheet(content: bytes) -> bytes:
             position = "ABC".index(name[0])
             is_plain = tags == [f"{space}{tag}" for tag in ("c", "is", "t")]
             is_plain = is_plain and name[1:] == str(number)
+            is_plain = is_plain and (cell[0][0].text or "") == value
             is_odd = re.search(r"[^ -~]", value) or "_x" in value or value != value.strip()
             if cell.get("t") != "inlineStr" or not is_plain or is_odd or fields[position]:
                 raise Unclear

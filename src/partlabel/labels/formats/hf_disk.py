@@ -91,14 +91,12 @@ class Part:
     Args:
         folder: the folder.
         split: its name, None if there are no splits.
-        features: the types of the columns, as ``dataset_info.json`` has them.
         table: the columns that are not ignored.
         image: the column with the names of the images.
     """
 
     folder: Path
     split: str | None
-    features: dict[str, Any]
     table: pa.Table
     image: str
 
@@ -134,6 +132,9 @@ class Part:
 
     def lists(self, name: str) -> tuple[NDArray[np.int64], pa.Array]:
         """The rows and the values of all labels in a column of lists or of single labels."""
+        if name not in self.table.column_names:
+            message = f"the Arrow files have no column '{name}', which {_INFO} names"
+            raise FileError(self.folder, message)
         column = self.table[name].combine_chunks()
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             rows, values = pc.list_parent_indices(column), column.flatten()
@@ -224,8 +225,8 @@ def _label_column(features: dict[str, Any]) -> str | None:
 def _parts(source: Source) -> list[Part]:
     parts = []
     for split, folder in _folders(source):
-        features = _json(folder / _INFO).get("features")
         table = _read_arrow(folder)
+        only_once(source, "column", table.column_names, where=folder.name)
         ignored = source.ignored(table.column_names)
         table = table.drop_columns([name for name in table.column_names if name in ignored])
         columns = {name.lower(): name for name in reversed(table.column_names)}
@@ -233,9 +234,7 @@ def _parts(source: Source) -> list[Part]:
         if image is None:
             message = f"no column holds images; call it {', '.join(IMAGE_NAMES[:3])} or similar"
             raise FileError(folder, message)
-        parts.append(
-            Part(folder, split, features if isinstance(features, dict) else {}, table, image)
-        )
+        parts.append(Part(folder, split, table, image))
     return parts
 
 

@@ -2,45 +2,36 @@
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from partlabel.base.errors import PartlabelWarning, count
+from partlabel.cli.reading import reads_labels
 
 if TYPE_CHECKING:
-    from partlabel.labels.formats import Reading
+    from partlabel.labels.formats import Reading, ReadOptions
 
-_FORMATS = "csv, cells, open-images, coco, lvis, voc, label-studio, hf, chexpert or arrow"
-_READ_HELP = "The label file to read, or the folder for voc and hf."
-_WRITE_HELP = "The label file to write, or the new folder for voc. An existing file is replaced."
+_READ_HELP = (
+    "The label file to read, or the folder for formats that are folders. file.xlsx#sheet names a "
+    "sheet of an Excel file."
+)
+_WRITE_HELP = (
+    "The label file to write, or the new folder for voc. An existing file is replaced. A name that "
+    "ends with .gz or .zst makes a compressed file."
+)
 
 Labels = Annotated[Path, typer.Argument(help=_READ_HELP)]
 Output = Annotated[Path, typer.Argument(help=_WRITE_HELP)]
-Format = Annotated[
-    Optional[str],  # noqa: UP045  # typer reads the annotation
-    typer.Option(
-        "--format",
-        help=f"Format of the label file to read: {_FORMATS}. "
-        "Use it if a file matches several formats, or none. (default: detected from the content)",
-    ),
-]
 To = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--to",
-        help="Format of the label file to write, with the same choices as --format. Use it for "
-        ".json files, which can have several formats. (default: chosen by the file name)",
-    ),
-]
-Unlisted = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--unlisted",
-        help="Meaning of a class that the file does not list for an image: absent (annotators "
-        "checked every class) or unknown (nobody checked it). Required for coco and voc, which "
-        "list only present classes. (default for other formats: unknown)",
+        help="Format of the label file to write, with the same choices as --format, except "
+        "folders, hf-disk and hf-disk-lists. Use it for .json files, which can have several "
+        "formats. (default: chosen by the file name)",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for use in scripts.")]
@@ -59,12 +50,12 @@ def inspect(
             "report missing and unreadable files. (default: files are not checked)"
         ),
     ] = None,
-    format: Format = None,
-    unlisted: Unlisted = None,
     every_class: Annotated[
         bool, typer.Option("--all", help="Show all classes, not only the first 40.")
     ] = False,
     as_json: Json = False,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Summarise a label file: present, absent and unknown labels per class, and problems.
 
@@ -74,9 +65,9 @@ def inspect(
     from partlabel.labels import formats, inspection
     from partlabel.output import display
 
-    reading = formats.read(labels, format, unlisted, strict=False)
+    content = formats.read_with(labels, reading, strict=False)
     with terminal.progress("checking images", show=images is not None) as progress:
-        result = inspection.inspect(reading.table, reading.notes, images, progress)
+        result = inspection.inspect(content.table, content.notes, images, progress)
     if as_json:
         typer.echo(json.dumps({"path": str(labels), **result.as_json()}, indent=1))
     else:
@@ -92,10 +83,10 @@ def convert(
         Path,
         typer.Argument(metavar="OUT", help=_WRITE_HELP),
     ],
-    format: Format = None,
     to: To = None,
-    unlisted: Unlisted = None,
     as_json: Json = False,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Convert a label file to another format; warn about information that would be lost.
 
@@ -104,9 +95,9 @@ def convert(
     from partlabel.labels import formats
 
     _check_target(out, to, [labels])
-    reading = _read(labels, format, unlisted, quiet=as_json)
-    lost = formats.write_labels(reading.table, out, to)
-    _report_written(out, reading.table, lost, as_json)
+    table = _read(labels, reading, quiet=as_json).table
+    lost = formats.write_labels(table, out, to)
+    _report_written(out, table, lost, as_json)
 
 
 ConflictRule = Annotated[
@@ -130,14 +121,15 @@ def merge(
         typer.Option("--out", "-o", help=_WRITE_HELP),
     ],
     conflict: ConflictRule = "error",
-    format: Format = None,
     to: To = None,
-    unlisted: Unlisted = None,
     as_json: Json = False,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Merge label files with any images and classes; labels that no file knows are unknown.
 
-    --format applies to all files, --unlisted only to files that list only present classes.
+    --format and the options that choose columns and classes apply to all files, --unlisted only
+    to files that list only present classes.
 
     Example: partlabel merge cats.csv dogs.csv -o both.csv
     """
@@ -154,8 +146,9 @@ def merge(
     tables = []
     for path in labels:
         # other formats state absent labels themselves, so their unlisted labels stay unknown
-        unlisted_here = unlisted if formats.needs_unlisted(path, format) else None
-        tables.append(_read(path, format, unlisted_here, quiet=as_json).table)
+        needs_unlisted = formats.needs_unlisted(path, reading.format)
+        options = reading if needs_unlisted else replace(reading, unlisted=None)
+        tables.append(_read(path, options, quiet=as_json).table)
     merged = merge_tables(tables, rule)
     if not as_json:
         say(merge_lines(tables, merged, rule))
@@ -218,10 +211,10 @@ def simulate(
     seed: Seed = 0,
     split: HiddenSplit = None,
     holdout: Holdout = 0.0,
-    format: Format = None,
     to: To = None,
-    unlisted: Unlisted = None,
     as_json: Json = False,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Hide labels of a fully labelled file, to measure how well methods do without them.
 
@@ -234,7 +227,7 @@ def simulate(
 
     simulation.check(strategy, proportion, holdout, per_image=per_image)
     _check_target(out, to, [labels])
-    full = _read(labels, format, unlisted, quiet=as_json).table
+    full = _read(labels, reading, quiet=as_json).table
     table = simulation.hide(full, strategy, proportion, seed, split, holdout, per_image=per_image)
     inverted = int((full.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
     lost = formats.write_labels(table, out, to)
@@ -311,24 +304,26 @@ def scenes(
     _report_written(folder / "labels.csv", table, [], as_json)
 
 
-def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) -> "Reading":
+def _read(path: Path, options: "ReadOptions", *, quiet: bool) -> "Reading":
     """Read a label file and print a summary."""
     from partlabel.base import terminal
     from partlabel.labels import formats
     from partlabel.output import display
 
-    reading = formats.read(path, format, unlisted)
+    reading = formats.read_with(path, options)
     uncertain = sum(reading.notes.uncertain.values())
     if uncertain:
         message = f"{path}: {uncertain:,} labels marked uncertain are read as unknown"
         warnings.warn(message, PartlabelWarning, stacklevel=2)
     if not quiet:
-        detected = "" if format else ", detected from the content"
+        detected = "" if options.format else ", detected from the content"
         name = f"{path} ({reading.notes.format}{detected})"
         terminal.say(f"read {name}: {display.describe(reading.table)}")
         if reading.notes.repeated:
             number = len(reading.notes.repeated)
             terminal.say(f"  note: {count(number, 'image')} described more than once")
+        for remark in reading.notes.remarks:
+            terminal.say(f"  note: {remark}")
     return reading
 
 
@@ -359,5 +354,6 @@ def _report_written(path: Path, table: Any, lost: list[str], as_json: bool, **mo
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (inspect, convert, merge, simulate, scenes):
-        app.command()(command)
+    for command in (inspect, convert, merge, simulate):
+        app.command()(reads_labels(command))
+    app.command()(scenes)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.images.folder import ImageFiles, unreadable
+from partlabel.images.matching import spellings
 from partlabel.labels import MODEL, LabelTable
 from partlabel.labels.formats import Notes
 
@@ -48,6 +49,7 @@ class FileSummary:
         missing: images of the table without a file.
         unreadable: images whose file cannot be decoded, with the reason.
         unmentioned: files that belong to no image of the table.
+        spellings: number of images whose file is spelled differently, by how it was found.
     """
 
     folder: str
@@ -55,6 +57,7 @@ class FileSummary:
     missing: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     unmentioned: list[str] = field(default_factory=list)
+    spellings: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -156,7 +159,11 @@ def split_summaries(table: LabelTable) -> list[SplitSummary]:
 def _check_files(
     table: LabelTable, files: ImageFiles, progress: Callable[[int, int], object] | None
 ) -> FileSummary:
-    paths = dict(zip(table.ids, files.locate(table.ids), strict=True))
+    matches = files.match(table.ids)
+    paths = {
+        name: None if match is None else files.folder / match.file
+        for name, match in zip(table.ids, matches, strict=True)
+    }
     mentioned = {path for path in paths.values() if path is not None}
 
     def report(checked: int) -> None:
@@ -170,4 +177,5 @@ def _check_files(
         missing=[name for name, path in paths.items() if path is None],
         unreadable={name: broken[path] for name, path in paths.items() if path in broken},
         unmentioned=[name for name in files.names if files.folder / name not in mentioned],
+        spellings=spellings(matches),
     )

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from partlabel.base.errors import count, some
 from partlabel.base.terminal import console, printable, say
+from partlabel.images.matching import describe as spelling_line
 from partlabel.judging.completion import Completion
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
@@ -146,6 +147,8 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     yield from (f"note: {remark}" for remark in inspection.notes.remarks)
     if inspection.files is not None:
         yield f"image files in {inspection.files.folder}: {inspection.files.found:,} found"
+        if inspection.files.spellings:
+            yield f"  spelled differently: {spelling_line(inspection.files.spellings)}"
         yield f"  missing: {_number_and_names(inspection.files.missing)}"
         yield f"  unreadable: {_number_and_names(list(inspection.files.unreadable))}"
         for name, why in list(inspection.files.unreadable.items())[:5]:

@@ -1,5 +1,6 @@
 """The split of a run: which images it trains on, validates on, and reserves for later tests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +13,7 @@ from partlabel.base.errors import FileError, InputError, count, some
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Rows
 from partlabel.images.folder import ImageFiles, unreadable
+from partlabel.images.matching import describe, spellings
 from partlabel.labels import HUMAN, LabelTable
 from partlabel.labels.simulate import HOLDOUT
 from partlabel.training.checkpoint import load_state, save_state
@@ -183,19 +185,33 @@ def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:
 
 
 def find_files(
-    table: LabelTable, files: ImageFiles, rows: Rows, *, strict: bool = False
+    table: LabelTable,
+    files: ImageFiles,
+    rows: Rows,
+    *,
+    strict: bool = False,
+    on_note: Callable[[str], object] = lambda message: None,
 ) -> dict[int, Path]:
-    """The image file of each row; a missing file is an error, and with ``strict`` a broken one."""
+    """The image file of each row; a missing file is an error, and with ``strict`` a broken one.
+
+    ``on_note`` is called with a message if files are spelled differently from their images.
+    """
     names = list(table.ids.take(rows))
-    located = dict(zip(rows.tolist(), files.locate(names), strict=True))
-    missing = [name for name, path in zip(names, located.values(), strict=True) if path is None]
+    matches = files.match(names)
+    missing = [name for name, match in zip(names, matches, strict=True) if match is None]
     if missing:
         raise FileError(
             files.folder,
             f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
             "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
         )
-    paths = {row: path for row, path in located.items() if path is not None}
+    paths = {
+        row: files.folder / match.file
+        for row, match in zip(rows.tolist(), matches, strict=True)
+        if match is not None
+    }
+    if spelled := spellings(matches):
+        on_note(f"files of images: {describe(spelled)}")
     if strict:
         broken = unreadable(list(paths.values()))
         if broken:

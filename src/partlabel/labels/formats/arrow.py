@@ -13,6 +13,7 @@ class Arrow(Format):
     """A saved label table. It is memory-mapped, which suits very large tables."""
 
     name = "arrow"
+    is_text = False
     suffixes = (".arrow",)
 
     def matches(self, source: Source) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partlabel.base.errors import count
+from partlabel.base.errors import InputError, count
 from partlabel.labels import ABSENT, LabelTable
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
@@ -20,12 +20,18 @@ class Format(ABC):
         lists_only_present: the format cannot state that a class is absent, so the caller must
             say what an unlisted class means.
         lists_every_cell: the format has an entry for each image and class, so none is unlisted.
+        has_free_names: anyone could write any class, so typing errors are to be expected.
+        writable: whether tables can be written in this format.
+        is_text: whether it is one text file, which can be compressed.
     """
 
     name: str
     suffixes: tuple[str, ...] = ()
     lists_only_present = False
     lists_every_cell = False
+    has_free_names = False
+    writable = True
+    is_text = True
 
     @abstractmethod
     def matches(self, source: Source) -> bool:
@@ -42,6 +48,16 @@ class Format(ABC):
     def drops(self, table: LabelTable) -> list[str]:
         """Descriptions of the parts of ``table`` that this format cannot hold."""
         return []
+
+
+class ReadOnlyFormat(Format):
+    """A format that holds more than labels, such as the images themselves."""
+
+    writable = False
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """Raise an error."""
+        raise InputError(f"{path}: files of the format '{self.name}' can only be read")
 
 
 def drops_scores(table: LabelTable) -> list[str]:

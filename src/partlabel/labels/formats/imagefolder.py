@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from partlabel.base.errors import InputError
-from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable, Names
 from partlabel.labels.formats.delimited import (
     ABSENT_OR_PRESENT,
@@ -20,9 +19,13 @@ from partlabel.labels.formats.delimited import (
     write_delimited,
 )
 from partlabel.labels.formats.format import Format, drops_scores
+from partlabel.labels.formats.json_lines import read_objects
+from partlabel.labels.formats.lists import holds_lists
+from partlabel.labels.formats.packing import packed_file, unpacked_suffix
 from partlabel.labels.formats.parquet import read_parquet
-from partlabel.labels.formats.source import Source, unique_keys
+from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Notes, Stated, only_once
+from partlabel.labels.formats.tag_tables import tag_table
 from partlabel.labels.formats.wide import need_classes, read_wide, splits_of, wide_rows
 
 _FILES = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
@@ -45,7 +48,12 @@ class ImageFolder(Format):
             return bool(_metadata_files(source.path))
         if source.kind == "parquet":
             return "file_name" in source.parquet_columns
-        return source.kind == "jsonl" or (source.kind == "text" and "file_name" in source.header)
+        if source.kind == "jsonl":
+            return not holds_lists(source)
+        if source.kind != "text" or "file_name" not in source.header:
+            return False
+        table = tag_table(source)
+        return table is None or table.may_be_wide
 
     def read(self, source: Source) -> Stated:
         """The labels of each image, from one file or from one file per split."""
@@ -59,12 +67,12 @@ class ImageFolder(Format):
             if len(files) > 1:
                 names = " and ".join(path.name for path in files)
                 raise source.error(f"the folder has {names}; give the path of the one to read")
-            return _read_file(Source(files[0]))
+            return _read_file(source.part(files[0]))
         folders = [path.parent.name for path in files]
         only_once(source, "metadata file of", folders)
         parts = []
         for folder, path in zip(folders, files, strict=True):
-            part = _read_file(Source(path))
+            part = _read_file(source.part(path))
             if part.splits is not None:
                 raise source.error(
                     f"the folder '{folder}' is a split, but its metadata file has a column 'split'"
@@ -78,12 +86,12 @@ class ImageFolder(Format):
         reserved = [name for name in ("file_name", "split") if name in table.classes]
         if reserved:
             raise InputError(f"no class can be called '{reserved[0]}' in the hf format")
-        suffix = path.suffix.lower()
-        if suffix == ".csv":
+        suffix = unpacked_suffix(path)
+        if suffix in (".csv", ".tsv"):
             write_delimited(path, _header(table), _rows(table))
         elif suffix == ".parquet":
             columns = _columns(table)
-            with atomic_file(path) as stream:
+            with packed_file(path) as stream:
                 pyarrow.parquet.write_table(pa.table(columns), stream)
         elif suffix in (".jsonl", ".ndjson"):
             _write_json_lines(table, path)
@@ -102,11 +110,11 @@ class ImageFolder(Format):
 class JsonLines(Delimited):
     """A table of JSON objects, one per line, as columns of text."""
 
-    line_numbers: list[int]
+    locations: list[str]
 
     def lines(self, records: Sequence[int]) -> list[str]:
         """The lines of records in the file, counting blank lines."""
-        return [f"line {self.line_numbers[record]:,}" for record in records]
+        return [self.locations[record] for record in records]
 
 
 def _read_file(source: Source) -> Stated:
@@ -117,7 +125,7 @@ def _read_file(source: Source) -> Stated:
     only_once(source, "column", text.header)
     image = text.header.index("file_name")
     columns = [i for i, name in enumerate(text.header) if name not in ("file_name", "split")]
-    hint = "a label is 1 (present), 0 (absent) or null (unknown); remove other columns"
+    hint = "a label is 1 (present), 0 (absent) or null (unknown)"
     stated = read_wide(text, image, columns, ABSENT_OR_PRESENT, hint)
     if "split" in text.header:
         stated.splits = splits_of(text, image, text.header.index("split"), stated)
@@ -125,23 +133,12 @@ def _read_file(source: Source) -> Stated:
 
 
 def _read_json_lines(source: Source) -> Delimited:
-    records: list[dict[str, Any]] = []
-    line_numbers: list[int] = []
-    for number, line in enumerate(source.lines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line, object_pairs_hook=unique_keys)
-        except (ValueError, RecursionError) as error:
-            raise source.error(f"not valid JSON: {error}", f"line {number:,}") from error
-        if not isinstance(record, dict):
-            raise source.error("expected a JSON object {...}", f"line {number:,}")
+    objects = read_objects(source)
+    for line, record in objects:
         for name in ("file_name", "split"):
             if not isinstance(record.get(name), str | None):
-                message = f"'{name}' must be a text, found {record[name]!r}"
-                raise source.error(message, f"line {number:,}")
-        records.append(record)
-        line_numbers.append(number)
+                raise source.error(f"'{name}' must be a text, found {record[name]!r}", line)
+    records = [record for _, record in objects]
     header = list(dict.fromkeys(key for record in records for key in record))
     columns = []
     for name in header:
@@ -150,7 +147,7 @@ def _read_json_lines(source: Source) -> Delimited:
         except UnicodeEncodeError as error:
             raise source.error(f"column '{name}' holds invalid text: {error}") from error
         columns.append(values.dictionary_encode())
-    return JsonLines(source, header, columns, line_numbers)
+    return JsonLines(source, header, columns, [line for line, _ in objects])
 
 
 def _text(value: object) -> str:
@@ -214,7 +211,7 @@ def _write_json_lines(table: LabelTable, path: Path) -> None:
         raise InputError(f"{path}: JSON lines cannot hold a table without images")
     header, values = _header(table), {"1": 1, "0": 0, "": None}
     first_label = len(header) - len(table.classes)
-    with atomic_file(path) as stream:
+    with packed_file(path) as stream:
         for row in _rows(table):
             fields = [*row[:first_label], *(values[word] for word in row[first_label:])]
             record = dict(zip(header, fields, strict=True))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from partlabel.base.errors import some
 from partlabel.base.files import atomic_file
 from partlabel.labels import ABSENT, HUMAN, MODEL, PRESENT, LabelTable, Names
 from partlabel.labels.formats.delimited import (
@@ -44,10 +45,10 @@ class CellList(Format):
     suffixes = (".parquet",)
 
     def matches(self, source: Source) -> bool:
-        """Whether there are columns image, class and value, and in a text file no foreign ones."""
+        """Whether there are columns image, class and value."""
         if source.kind == "parquet":
             return set(source.parquet_columns) >= _REQUIRED_COLUMNS
-        return source.kind == "text" and _REQUIRED_COLUMNS <= set(source.header) <= set(_COLUMNS)
+        return source.kind == "text" and set(source.header) >= _REQUIRED_COLUMNS
 
     def read(self, source: Source) -> Stated:
         """One statement per row."""
@@ -60,7 +61,11 @@ class CellList(Format):
             scores = text.numbers(column).astype(np.float32)[text.codes(column)]
         if "source" in text.header:
             sources = text.map(text.column("source"), _SOURCES, "write human or model")
-        return _stated(text, "image", "class", value, scores, sources)
+        stated = _stated(text, "image", "class", value, scores, sources)
+        others = [name for name in text.header if name not in _COLUMNS]
+        if others:
+            stated.notes.remarks.append(f"columns that are ignored: {some(others)}")
+        return stated
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Write Parquet if the suffix is .parquet, else CSV."""

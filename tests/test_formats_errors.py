@@ -92,8 +92,8 @@ def test_other_tables_with_a_file_column_match_no_format(content: str, tmp_path:
 def test_classes_called_yes_and_no(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,class,value\na,yes,1\na,no,0\n")
     table = read_labels(tmp_path / "t.csv")
-    assert list(table.classes) == ["no", "yes"]
-    assert table.dense().tolist() == [[-1, 1]]
+    assert list(table.classes) == ["yes", "no"]
+    assert table.dense().tolist() == [[1, -1]]
 
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:

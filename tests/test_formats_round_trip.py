@@ -19,8 +19,8 @@ from tables import tables
 # format, file name, the tables that the format can hold, arguments for reading
 CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
     ("csv", "t.csv", tables(splits=True), {}),
-    ("cells", "t.csv", tables(scores=True, unlabelled=False, in_order=True), {}),
-    ("cells", "t.parquet", tables(scores=True, unlabelled=False, in_order=True), {}),
+    ("cells", "t.csv", tables(scores=True, origins=True, splits=True), {}),
+    ("cells", "t.parquet", tables(scores=True, origins=True, splits=True), {}),
     ("open-images", "t.csv", tables(unlabelled=False, in_order=True), {}),
     ("coco", "t.json", tables(values=(0, 1)), {"unlisted": "unknown"}),
     ("coco", "t.json", tables(values=(-1, 1)), {"unlisted": "absent"}),
@@ -28,11 +28,11 @@ CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
     ("voc", "t", tables(values=(0, 1), unlabelled=False, in_order=True), {"unlisted": "unknown"}),
     ("voc", "t", tables(values=(-1, 1), unlabelled=False, in_order=True), {"unlisted": "absent"}),
     ("label-studio", "t.json", tables(unlabelled=False, in_order=True, splits=True), {}),
-    ("hf", "t.jsonl", tables(splits=True), {}),
-    ("hf", "t.csv", tables(splits=True), {}),
-    ("hf", "t.parquet", tables(splits=True), {}),
+    ("hf", "t.jsonl", tables(origins=True, splits=True), {}),
+    ("hf", "t.csv", tables(origins=True, splits=True), {}),
+    ("hf", "t.parquet", tables(origins=True, splits=True), {}),
     ("chexpert", "t.csv", tables(), {}),
-    ("arrow", "t.arrow", tables(scores=True, splits=True), {}),
+    ("arrow", "t.arrow", tables(scores=True, origins=True, splits=True), {}),
 ]
 
 
@@ -79,7 +79,7 @@ def test_tables_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_lost_order_is_warned_about(tmp_path: Path) -> None:
     table = LabelTable(["b", "a"], ["zebra", "ant"], [[1, 1], [1, 1]])
-    for format in ("cells", "open-images", "label-studio", "voc"):
+    for format in ("open-images", "label-studio", "voc"):
         lost = warning_of(table, tmp_path / format, format)
         assert "the order of the classes" in lost
     assert "the order of the images" in lost
@@ -150,7 +150,7 @@ def test_writers_warn_about_lost_information(tmp_path: Path) -> None:
     table = LabelTable(["a", "b"], ["x", "y", "z"], [[1, -1, 0], [0, 0, 0]], ["train", ""])
     assert "between 1 absent label and 4 unknown" in warning_of(table, tmp_path / "t", "coco")
     assert "the splits" in warning_of(table, tmp_path / "t", "lvis")
-    lost = warning_of(table, tmp_path / "t", "cells")
+    lost = warning_of(table, tmp_path / "t", "open-images")
     assert "1 class without entries" in lost
     assert "1 image without entries" in lost
     assert "2 classes" in warning_of(table, tmp_path / "voc", "voc")

@@ -14,11 +14,12 @@ from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_o
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable, Names
 from partlabel.labels.formats.arrow import Arrow
+from partlabel.labels.formats.cell_list import CellList
 from partlabel.labels.formats.coco import Coco, Lvis
 from partlabel.labels.formats.format import Format
 from partlabel.labels.formats.imagefolder import ImageFolder
 from partlabel.labels.formats.label_studio import LabelStudio
-from partlabel.labels.formats.long import CellList, OpenImages
+from partlabel.labels.formats.long import OpenImages
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Contradiction, Notes, assemble
 from partlabel.labels.formats.voc import Voc
@@ -137,7 +138,7 @@ def write_labels(
     """
     path = Path(path)
     chosen = target_format(path, format)
-    lost = chosen.drops(table)
+    lost = chosen.losses(table)
     if lost:
         message = (
             f"{shown_as or path}: the format '{chosen.name}' cannot hold {', nor '.join(lost)}"

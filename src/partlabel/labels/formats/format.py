@@ -20,12 +20,14 @@ class Format(ABC):
         lists_only_present: the format cannot state that a class is absent, so the caller must
             say what an unlisted class means.
         lists_every_cell: the format has an entry for each image and class, so none is unlisted.
+        holds_origins: the format keeps the origins of labels, and which of them were asked for.
     """
 
     name: str
     suffixes: tuple[str, ...] = ()
     lists_only_present = False
     lists_every_cell = False
+    holds_origins = False
 
     @abstractmethod
     def matches(self, source: Source) -> bool:
@@ -40,8 +42,12 @@ class Format(ABC):
         """Write ``table`` to ``path`` atomically."""
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Descriptions of the parts of ``table`` that this format cannot hold."""
+        """Descriptions of the parts of ``table`` that this format cannot hold, except origins."""
         return []
+
+    def losses(self, table: LabelTable) -> list[str]:
+        """Descriptions of all parts of ``table`` that this format cannot hold."""
+        return self.drops(table) + ([] if self.holds_origins else _drops_origins(table))
 
 
 def drops_scores(table: LabelTable) -> list[str]:
@@ -52,6 +58,15 @@ def drops_scores(table: LabelTable) -> list[str]:
         lost.append(count(scores, "score"))
     if cells.sources is not None:
         lost.append("which labels come from a model")
+    return lost
+
+
+def _drops_origins(table: LabelTable) -> list[str]:
+    details, lost = table.cells.details, []
+    if details.origins is not None:
+        lost.append(f"the origins of {count(int(np.count_nonzero(details.origins)), 'label')}")
+    if details.asked is not None:
+        lost.append(f"that {count(int(np.count_nonzero(details.asked)), 'label')} were asked for")
     return lost
 
 

@@ -46,11 +46,11 @@ class Csv(Format):
             return False
         may_be_cells = {"class", "value"} <= set(others)
         if first.lower() == "image":
-            return not may_be_cells or _first_values(source, others) <= set(DIGITS)
+            return not may_be_cells or first_values(source, others) <= set(DIGITS)
         is_chexpert = first == "Path"
         if first.lower() not in _IMAGE_COLUMN_NAMES or is_chexpert or may_be_cells:
             return False
-        values = _first_values(source, [name for name in others if name != "split"])
+        values = first_values(source, [name for name in others if name != "split"])
         return values <= set(ABSENT_OR_PRESENT) and any(ABSENT_OR_PRESENT[v] for v in values)
 
     def read(self, source: Source) -> Stated:
@@ -134,7 +134,7 @@ def need_classes(table: LabelTable) -> None:
         raise InputError("a table without classes cannot be written in this format")
 
 
-def _first_values(source: Source, columns: list[str]) -> set[str]:
+def first_values(source: Source, columns: list[str]) -> set[str]:
     """The values in these columns of the first records."""
     positions = [source.header.index(name) for name in columns]
     records = islice(source.records(), 1, 1 + _SAMPLED_RECORDS)  # without the header

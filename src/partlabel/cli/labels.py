@@ -1,4 +1,4 @@
-"""The commands for label files: ``inspect``, ``convert``, ``merge``, ``simulate``, ``scenes``."""
+"""The commands that read or make label files: ``inspect``, ``simulate`` and ``scenes``."""
 
 import json
 import warnings
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from partlabel.labels.formats import Reading
 
 _FORMATS = "csv, cells, open-images, coco, lvis, voc, label-studio, hf, chexpert or arrow"
-_READ_HELP = "The label file to read, or the folder for voc and hf."
-_WRITE_HELP = "The label file to write, or the new folder for voc. An existing file is replaced."
+READ_HELP = "The label file to read, or the folder for voc and hf."
+WRITE_HELP = "The label file to write, or the new folder for voc. An existing file is replaced."
 
-Labels = Annotated[Path, typer.Argument(help=_READ_HELP)]
-Output = Annotated[Path, typer.Argument(help=_WRITE_HELP)]
+Labels = Annotated[Path, typer.Argument(help=READ_HELP)]
+Output = Annotated[Path, typer.Argument(help=WRITE_HELP)]
 Format = Annotated[
     Optional[str],  # noqa: UP045  # typer reads the annotation
     typer.Option(
@@ -81,87 +81,6 @@ def inspect(
         typer.echo(json.dumps({"path": str(labels), **result.as_json()}, indent=1))
     else:
         display.show_inspection(str(labels), result, every_class=every_class)
-
-
-def convert(
-    labels: Annotated[
-        Path,
-        typer.Argument(metavar="IN", help=_READ_HELP),
-    ],
-    out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help=_WRITE_HELP),
-    ],
-    format: Format = None,
-    to: To = None,
-    unlisted: Unlisted = None,
-    as_json: Json = False,
-) -> None:
-    """Convert a label file to another format; warn about information that would be lost.
-
-    Example: partlabel convert instances.json labels.csv --unlisted unknown
-    """
-    from partlabel.labels import formats
-
-    _check_target(out, to, [labels])
-    reading = _read(labels, format, unlisted, quiet=as_json)
-    lost = formats.write_labels(reading.table, out, to)
-    _report_written(out, reading.table, lost, as_json)
-
-
-ConflictRule = Annotated[
-    str,
-    typer.Option(
-        "--conflict",
-        help="Rule for a label that is present in one file and absent in another, and for an "
-        "image in different splits: error (stop and name the first conflict), unknown (drop "
-        "both), ours (the earlier file wins) or theirs (the later file wins).",
-    ),
-]
-
-
-def merge(
-    labels: Annotated[
-        list[Path],
-        typer.Argument(metavar="A B ...", help="The label files to merge, two or more."),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help=_WRITE_HELP),
-    ],
-    conflict: ConflictRule = "error",
-    format: Format = None,
-    to: To = None,
-    unlisted: Unlisted = None,
-    as_json: Json = False,
-) -> None:
-    """Merge label files with any images and classes; labels that no file knows are unknown.
-
-    --format applies to all files, --unlisted only to files that list only present classes.
-
-    Example: partlabel merge cats.csv dogs.csv -o both.csv
-    """
-    from partlabel.base.errors import InputError, one_of
-    from partlabel.base.terminal import say
-    from partlabel.labels import CONFLICT_RULES, formats
-    from partlabel.labels import merge as merge_tables
-    from partlabel.output.display import merge_lines
-
-    rule: Any = one_of("conflict rule", conflict, CONFLICT_RULES)
-    if len(labels) < 2:
-        raise InputError("merge needs two label files or more")
-    _check_target(out, to, labels)
-    tables = []
-    for path in labels:
-        # other formats state absent labels themselves, so their unlisted labels stay unknown
-        unlisted_here = unlisted if formats.needs_unlisted(path, format) else None
-        tables.append(_read(path, format, unlisted_here, quiet=as_json).table)
-    merged = merge_tables(tables, rule)
-    if not as_json:
-        say(merge_lines(tables, merged, rule))
-    lost = formats.write_labels(merged, out, to)
-    conflicts = {"conflicts": merged.conflicts, "split_conflicts": merged.split_conflicts}
-    _report_written(out, merged, lost, as_json, **conflicts)
 
 
 Strategy = Annotated[
@@ -233,8 +152,8 @@ def simulate(
     from partlabel.output import display
 
     simulation.check(strategy, proportion, holdout, per_image=per_image)
-    _check_target(out, to, [labels])
-    full = _read(labels, format, unlisted, quiet=as_json).table
+    check_target(out, to, [labels])
+    full = read(labels, format, unlisted, quiet=as_json).table
     table = simulation.hide(full, strategy, proportion, seed, split, holdout, per_image=per_image)
     inverted = int((full.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
     lost = formats.write_labels(table, out, to)
@@ -242,7 +161,7 @@ def simulate(
         terminal.say(display.split_line(inspection.split_summaries(table)))
     if not as_json and inverted:
         terminal.say(f"inverted labels: {inverted:,}")
-    _report_written(out, table, lost, as_json, turned=inverted)
+    report_written(out, table, lost, as_json, turned=inverted)
 
 
 Difficulty = Annotated[
@@ -308,16 +227,23 @@ def scenes(
     world = generator.World(classes, size, seed, difficulty, objects, tail, context)
     with terminal.progress("drawing") as progress:
         table = generator.write(folder, count, world, test, lambda done: progress(done, count))
-    _report_written(folder / "labels.csv", table, [], as_json)
+    report_written(folder / "labels.csv", table, [], as_json)
 
 
-def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) -> "Reading":
+def read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) -> "Reading":
     """Read a label file and print a summary."""
-    from partlabel.base import terminal
     from partlabel.labels import formats
-    from partlabel.output import display
 
     reading = formats.read(path, format, unlisted)
+    report_reading(path, reading, format, quiet=quiet)
+    return reading
+
+
+def report_reading(path: Path, reading: "Reading", format: str | None, *, quiet: bool) -> None:
+    """Print a summary of a file that was read."""
+    from partlabel.base import terminal
+    from partlabel.output import display
+
     uncertain = sum(reading.notes.uncertain.values())
     if uncertain:
         message = f"{path}: {uncertain:,} labels marked uncertain are read as unknown"
@@ -329,10 +255,11 @@ def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) 
         if reading.notes.repeated:
             number = len(reading.notes.repeated)
             terminal.say(f"  note: {count(number, 'image')} described more than once")
-    return reading
+        for remark in reading.notes.remarks:
+            terminal.say(f"  note: {remark}")
 
 
-def _check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
+def check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
     """Raise an error for a wrong output path, before anything is read."""
     from partlabel.base.errors import FileError
     from partlabel.labels.formats import target_format
@@ -342,7 +269,7 @@ def _check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
         raise FileError(out, "is an input file; write to another file")
 
 
-def _report_written(path: Path, table: Any, lost: list[str], as_json: bool, **more: int) -> None:
+def report_written(path: Path, table: Any, lost: list[str], as_json: bool, **more: int) -> None:
     """Print the size of the table that was written; ``more`` are further fields of the JSON."""
     from partlabel.base.terminal import say
     from partlabel.output.display import describe
@@ -359,5 +286,5 @@ def _report_written(path: Path, table: Any, lost: list[str], as_json: bool, **mo
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (inspect, convert, merge, simulate, scenes):
+    for command in (inspect, simulate, scenes):
         app.command()(command)

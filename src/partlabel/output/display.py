@@ -12,6 +12,7 @@ from partlabel.base.terminal import console, printable, say
 from partlabel.judging.completion import Completion
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
+from partlabel.labels.merge_files import MergedFiles
 from partlabel.metrics import Evaluation
 
 _MAX_CLASSES = 40  # of an inspection, unless all are asked for
@@ -23,17 +24,26 @@ def describe(table: LabelTable) -> str:
     return f"{size}, {table.known:.1%} of labels known"
 
 
-def merge_lines(tables: list[LabelTable], merged: LabelTable, rule: str) -> str:
-    """How many images, classes and labels coincide or conflict, and which names are similar."""
+def merge_lines(result: MergedFiles, rule: str) -> str:
+    """What each file adds, what coincides or conflicts, and which names are similar."""
+    merged, tables = result.table, [part.table for part in result.parts]
     images = sum(len(table.ids) for table in tables) - len(merged.ids)
     classes = sum(len(table.classes) for table in tables) - len(merged.classes)
     conflicts = merged.conflicts + merged.split_conflicts
     lines = [
+        f"{part.entry.path} (origin '{part.origin}') adds {count(added.images, 'image')}, "
+        f"{count(added.classes, 'class', 'classes')} and {count(added.labels, 'label')}"
+        for part, added in zip(result.parts, result.contributions, strict=True)
+    ]
+    lines.append(
         f"merged: {count(images, 'repeated image')}, "
         f"{count(classes, 'repeated class', 'repeated classes')}, "
         f"{count(merged.conflicts, 'label')} and {count(merged.split_conflicts, 'split')} in "
         "conflict" + (f", resolved by the rule '{rule}'" if conflicts else "")
-    ]
+    )
+    if result.overruled:
+        number = count(result.overruled, "label")
+        lines.append(f"  note: {number} of a model contradict a human's, which is kept")
     for kind, names, simplify in (
         ("class", merged.classes, str.casefold),
         ("image", merged.ids, _without_folder_and_ending),

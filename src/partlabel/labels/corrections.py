@@ -90,6 +90,8 @@ def correct(table: LabelTable, later: LabelTable, emptied: Positions | None = No
         cleared = cleared[np.append(cells.values, 0)[cleared] != 0]
         cleared = np.setdiff1d(cleared, pairs.position[effective])
     gone = np.concatenate([pairs.position[replaced], cleared])
+    if cells.scores is None:
+        news = news.with_details(scores=None)  # of lists to check, such as suspects
     accepted = later.with_cells(news.where(~ignored).tidy())
     changes = [
         *_changes(table, pairs.position[replaced], later, np.flatnonzero(replaced)),

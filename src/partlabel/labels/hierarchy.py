@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.base.errors import count
+from partlabel.base.errors import count, some
 from partlabel.labels.cells import concatenate, from_triples
 from partlabel.labels.combine import combine
 from partlabel.labels.formats.source import Source
@@ -44,6 +44,7 @@ class Implied:
         contradictions: number of pairs of a present class and an absent ancestor in one image,
             both stated. Such labels stay as they are, and imply nothing.
         examples: some contradictions, in words.
+        missing: the classes of the hierarchy that the table lacks; they are not added.
     """
 
     table: LabelTable
@@ -51,11 +52,14 @@ class Implied:
     overruled: int
     contradictions: int
     examples: list[str]
+    missing: list[str]
 
     def __str__(self) -> str:
         text = f"the hierarchy adds {count(self.added, 'label')}"
         if self.overruled:
             text += f" and corrects {count(self.overruled, 'label')} of a model"
+        if self.missing:
+            text += f"; no file has {some(self.missing)}"
         return text
 
     def warning(self) -> str:
@@ -150,6 +154,7 @@ def imply(table: LabelTable, hierarchy: Hierarchy) -> Implied:
         int(combined.overruled.sum()),
         len(pairs),
         [_describe(table, pair) for pair in pairs[:_EXAMPLES]],
+        sorted(hierarchy.names - set(table.classes)),
     )
 
 

@@ -13,9 +13,11 @@ from partlabel.judging.completion import Completion
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
 from partlabel.labels.merge_files import MergedFiles
+from partlabel.labels.origins import OriginSummary
 from partlabel.metrics import Evaluation
 
 _MAX_CLASSES = 40  # of an inspection, unless all are asked for
+_MAX_ORIGINS = 6  # columns of a table
 
 
 def describe(table: LabelTable) -> str:
@@ -111,8 +113,28 @@ def show_inspection(name: str, inspection: Inspection, *, every_class: bool = Fa
     hidden = len(classes) - len(listed)
     if hidden:
         out.print(f"... and {count(hidden, 'class', 'classes')} more (--all shows them)")
+    if inspection.origins:
+        _show_origins(inspection.origins, [summary.name for summary in listed])
     for line in _findings(inspection):
         out.print(escape(line))
+
+
+def _show_origins(origins: list[OriginSummary], classes: list[str]) -> None:
+    """Print which origin noted presences or absences of which class."""
+    shown = origins[:_MAX_ORIGINS]
+    words = {"both": "both", "presences": "present only", "absences": "absent only"}
+    rows = [
+        [
+            escape(name),
+            *(words[origin.noted[name].kind] if name in origin.noted else "" for origin in shown),
+        ]
+        for name in classes
+    ]
+    columns = [("noted by", False), *((escape(origin.name), False) for origin in shown)]
+    console().print(grid(columns, rows))
+    if len(origins) > len(shown):
+        number = count(len(origins) - len(shown), "origin")
+        console().print(f"... and {number} more (--json lists them)")
 
 
 def _class_row(summary: ClassSummary, uncertain: bool, remarks: bool) -> list[str]:
@@ -146,6 +168,10 @@ def _findings(inspection: Inspection) -> Iterator[str]:
         yield f"cells with a model's score: {inspection.scores:,}"
     if inspection.from_model:
         yield f"labels given by a model: {inspection.from_model:,}"
+    for kind, number in inspection.asked.items():
+        if number:
+            yield f"labels asked for ({kind}): {number:,}"
+    yield from filter(None, (origin.suspicion() for origin in inspection.origins))
     repeated = inspection.notes.repeated
     yield f"images described more than once: {_number_and_names(repeated)}"
     contradictions = inspection.notes.contradictions

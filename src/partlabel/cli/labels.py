@@ -91,7 +91,8 @@ Strategy = Annotated[
         "dense: all labels of a share of the images. noisy: all labels, but a share of them is "
         "inverted. single-positive: one present label per image. positive+negatives: one "
         "present label and all absent labels per image. noisy+: like positive+negatives, but "
-        "the other present labels become absent.",
+        "the other present labels become absent. merged: each part of the images for a part of "
+        "the classes. mixed: all labels of some images, one present label of others.",
     ),
 ]
 Proportion = Annotated[
@@ -108,6 +109,26 @@ PerImage = Annotated[
         "--per-image",
         help="For partial: keep the same number of labels in each image, instead of deciding "
         "for each label separately.",
+    ),
+]
+Parts = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--parts", help="For merged: number of parts. (default: 2)", show_default=False),
+]
+FullShare = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--full",
+        help="For mixed: share of the images that keep all labels. (default: 0.3)",
+        show_default=False,
+    ),
+]
+TagShare = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--tags",
+        help="For mixed: share of the images that keep one present label. (default: 0.4)",
+        show_default=False,
     ),
 ]
 HiddenSplit = Annotated[
@@ -134,6 +155,9 @@ def simulate(
     strategy: Strategy,
     proportion: Proportion = None,
     per_image: PerImage = False,
+    parts: Parts = None,
+    full: FullShare = None,
+    tags: TagShare = None,
     seed: Seed = 0,
     split: HiddenSplit = None,
     holdout: Holdout = 0.0,
@@ -151,11 +175,15 @@ def simulate(
     from partlabel.labels import simulate as simulation
     from partlabel.output import display
 
-    simulation.check(strategy, proportion, holdout, per_image=per_image)
+    options = {"parts": parts, "full": full, "tags": tags}
+    given = {name: value for name, value in options.items() if value is not None}
+    simulation.check(strategy, proportion, holdout, per_image=per_image, **given)
     check_target(out, to, [labels])
-    full = read(labels, format, unlisted, quiet=as_json).table
-    table = simulation.hide(full, strategy, proportion, seed, split, holdout, per_image=per_image)
-    inverted = int((full.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
+    truth = read(labels, format, unlisted, quiet=as_json).table
+    table = simulation.hide(
+        truth, strategy, proportion, seed, split, holdout, per_image=per_image, **given
+    )
+    inverted = int((truth.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
     lost = formats.write_labels(table, out, to)
     if not as_json and table.splits is not None:
         terminal.say(display.split_line(inspection.split_summaries(table)))

@@ -49,7 +49,7 @@ class OriginSummary:
         return [
             name
             for name, noted in self.noted.items()
-            if noted.present >= _ENOUGH > noted.absent == 0
+            if noted.present >= _ENOUGH and not noted.absent
         ]
 
     def suspicion(self) -> str:

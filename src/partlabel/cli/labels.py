@@ -176,7 +176,7 @@ def simulate(
     from partlabel.output import display
 
     options = {"parts": parts, "full": full, "tags": tags}
-    given = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     simulation.check(strategy, proportion, holdout, per_image=per_image, **given)
     check_target(out, to, [labels])
     truth = read(labels, format, unlisted, quiet=as_json).table
@@ -184,6 +184,8 @@ def simulate(
         truth, strategy, proportion, seed, split, holdout, per_image=per_image, **given
     )
     inverted = int((truth.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
+    if not formats.target_format(out, to).holds_origins and not len(truth.origins):
+        table = table.without_origins()  # the names of parts, which nobody asked to keep
     lost = formats.write_labels(table, out, to)
     if not as_json and table.splits is not None:
         terminal.say(display.split_line(inspection.split_summaries(table)))

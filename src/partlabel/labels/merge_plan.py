@@ -33,7 +33,7 @@ class FileEntry(BaseModel):
     path: Path
     format: str | None = None
     unlisted: Literal["absent", "unknown"] | None = None
-    origin: str | None = Field(None, min_length=1)
+    origin: str | None = Field(default=None, min_length=1)
     rename: dict[str, str] = {}
     notes: Literal["presences", "both"] | None = None
 

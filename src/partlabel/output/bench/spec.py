@@ -34,12 +34,14 @@ class Strategy(BaseModel):
     model_config = ConfigDict(extra="forbid")
     strategy: str
     proportions: list[float | None] = [None]
-    parts: int | None = Field(None, description="For merged: number of parts.")
-    full: float | None = Field(None, description="For mixed: share of fully labelled images.")
-    tags: float | None = Field(None, description="For mixed: share of images with one tag.")
+    parts: int | None = Field(default=None, description="For merged: number of parts.")
+    full: float | None = Field(
+        default=None, description="For mixed: share of images with all labels."
+    )
+    tags: float | None = Field(default=None, description="For mixed: images with one tag.")
 
     @property
-    def options(self) -> dict[str, float]:
+    def options(self) -> dict[str, Any]:
         """The options of the strategy that are given."""
         options = {name: getattr(self, name) for name in simulate.OPTIONS}
         return {name: value for name, value in options.items() if value is not None}

@@ -177,6 +177,45 @@ def test_cells_keep_value_score_and_source(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_text() == text
 
 
+def test_cells_keep_images_and_classes_without_labels(tmp_path: Path) -> None:
+    table = LabelTable(["b", "a"], ["zebra", "ant"], [[0, 0], [0, 1]], ["", "test"])
+    write_labels(table, tmp_path / "t.csv", "cells")
+    assert (tmp_path / "t.csv").read_text().splitlines() == [
+        "image,class,value,score,source,split",
+        ",zebra,,,,",
+        ",ant,,,,",
+        "b,,,,,",
+        "a,ant,1,,human,test",
+    ]
+    assert read_labels(tmp_path / "t.csv") == table
+
+
+def test_cells_keep_origins_and_questions(tmp_path: Path) -> None:
+    text = (
+        "image,class,value,score,source,origin,asked,split\n"
+        "a,x,1,,human,north,random,train\na,y,0,,human,,chosen,train\nb,x,0,,human,south,,\n"
+    )
+    table = read_cells(tmp_path, text)
+    assert table.origins == ["north", "south"]
+    assert table.cells.asked_or_not().tolist() == [1, 2, 0]
+    assert table.splits == ["train", ""]
+    write_labels(table, tmp_path / "out.csv", "cells")
+    assert (tmp_path / "out.csv").read_text() == text
+    for format in ("csv", "open-images", "lvis"):
+        lost = warning_of(table, tmp_path / f"{format}.out", format)
+        assert "the origins of 2 labels" in lost
+        assert "that 2 labels were asked for" in lost
+
+
+def test_other_columns_of_cells_are_ignored_and_noted(tmp_path: Path) -> None:
+    from partlabel.labels.formats import read
+
+    (tmp_path / "t.csv").write_text("image,class,value,score,trained_on\na,x,1,0.5,yes\n")
+    reading = read(tmp_path / "t.csv")
+    assert (reading.notes.format, reading.table.dense().tolist()) == ("cells", [[1]])
+    assert reading.notes.remarks == ["ignored columns: 'trained_on'"]
+
+
 def test_the_format_of_a_new_file_depends_on_its_name(tmp_path: Path) -> None:
     table = full().with_splits(None)
     for file, format in [

@@ -14,6 +14,8 @@ from partlabel.judging.completion import Completion, complete_run
 from partlabel.judging.scoring import evaluate_run, own_thresholds
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, simulate
 from partlabel.labels.formats import write_labels
+from partlabel.labels.merge_files import merge_files
+from partlabel.labels.merge_plan import FileEntry, MergePlan
 from partlabel.labels.scenes import World, write
 from partlabel.metrics import Evaluation
 from partlabel.output.display import describe, grid, show_completion
@@ -58,19 +60,28 @@ def _generate(folder: Path) -> LabelTable:
 
 
 def _merge(folder: Path, truth: LabelTable) -> LabelTable:
-    say("\n2. Merge the label files of two teams, one in CSV, the other in LVIS JSON")
-    say("   Each team labelled half of the images for half of the classes.")
+    say("\n2. Merge the label files of two teams, one in CSV, the other in COCO JSON")
+    say("   Each team labelled half of the images for half of the classes. A COCO file lists only")
+    say("   present classes. Its annotators looked for all of them, so the others are absent.")
     rows, columns = np.arange(len(truth)), np.arange(len(truth.classes))
     half, middle = len(truth) // 2, len(truth.classes) // 2
     first = _part(truth, rows < half + 50, columns < middle)
     second = _part(truth, rows >= half, columns >= middle)
     write_labels(first, folder / "team-a.csv")
-    write_labels(second.with_splits(None), folder / "team-b.json", "lvis")
-    merged = first.merge(second)
-    write_labels(merged, folder / "merged.csv")
-    say(f"   wrote {folder}/merged.csv: {describe(merged)}")
-    _print_commands("On your own data", "partlabel merge team-a.csv team-b.json -o merged.csv")
-    return merged
+    write_labels(second.with_splits(None), folder / "team-b.json", "coco")
+    teams = [folder / "team-a.csv", folder / "team-b.json"]
+    plan = MergePlan(files=[FileEntry(path=teams[0]), FileEntry(path=teams[1], unlisted="absent")])
+    result = merge_files(plan)
+    for part, added in zip(result.parts, result.contributions, strict=True):
+        say(f"   {part.entry.path} adds {added.images:,} images and {added.labels:,} labels")
+    write_labels(result.table, folder / "merged.csv", "cells")
+    say(f"   wrote {folder}/merged.csv: {describe(result.table)}")
+    _print_commands(
+        "On your own data",
+        "partlabel merge team-a.csv team-b.json:unlisted=absent -o merged.csv --to cells",
+        "partlabel inspect merged.csv",
+    )
+    return result.table
 
 
 def _part(table: LabelTable, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> LabelTable:

@@ -22,9 +22,7 @@ from partlabel.output.bench.curves import draw_curves, plot_curves
 from partlabel.output.bench.jobs import label_shares
 from partlabel.output.bench.sheets import on_terminal
 from partlabel.output.bench.spec import (
-    Entry,
     Spec,
-    Strategy,
     choices,
     combinations,
     edge_warnings,
@@ -462,12 +460,12 @@ def test_a_figure_of_zero_counts_in_the_gap() -> None:
 
 def test_strategies_with_options_have_titles_and_reach_the_simulation() -> None:
     strategies = [
-        Strategy(strategy="merged"),
-        Strategy(strategy="merged", parts=3),
-        Strategy(strategy="mixed", full=0.5, tags=0.25),
+        {"strategy": "merged"},
+        {"strategy": "merged", "parts": 3},
+        {"strategy": "mixed", "full": 0.5, "tags": 0.25},
     ]
-    entry = Entry(name="bce", method="bce")
-    spec = Spec(strategies=strategies, methods=[entry])
+    methods = [{"name": "bce", "method": "bce"}]
+    spec = Spec.model_validate({"strategies": strategies, "methods": methods})
     titles = [combination.strategy for combination in combinations(spec)]
     assert titles == ["merged", "merged-parts3", "mixed-full0.5-tags0.25"]
     assert strategy_of(spec, titles[1]).options == {"parts": 3}

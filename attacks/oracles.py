@@ -103,7 +103,7 @@ def read_csv(content: bytes) -> Labels:
 
 
 def read_cells(content: bytes) -> Labels:
-    """``image,class,value,score,source``."""
+    """``image,class,value,score,source``; a human's label counts more than a model's."""
     header, records = _table(content)
     _require(all(header.count(name) == 1 for name in ("image", "class", "value")))
     rows = [dict(zip(header, record, strict=True)) for record in records]
@@ -111,7 +111,18 @@ def read_cells(content: bytes) -> Labels:
         score = row.get("score", "").strip()
         _require(not score or (_NUMBER.fullmatch(score) and 0 <= float(score) <= 1))
         _require(row.get("source", "").strip() in ("", "human", "model"))
-    return _collect((row["image"], row["class"].strip(), _word(row["value"])) for row in rows)
+    statements = []
+    for row in rows:
+        image, name, value = row["image"], row["class"].strip(), _word(row["value"])
+        if image and name:
+            statements.append((image, name, value, row.get("source", "").strip() == "model"))
+        else:  # the name of an image or of a class, without a label
+            _require((image or name) and not value and not row.get("score", "").strip())
+    human = {(image, name) for image, name, value, model in statements if value and not model}
+    return _collect(
+        (image, name, 0 if model and (image, name) in human else value)
+        for image, name, value, model in statements
+    )
 
 
 def read_open_images(content: bytes) -> Labels:

@@ -90,11 +90,29 @@ def test_other_tables_with_a_file_column_match_no_format(content: str, tmp_path:
     assert "matches no label format" in error_of(tmp_path / "t.csv", content)
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (",x,1,", "line 2, column 'image': '' is not allowed; an image needs a name"),
+        ("a,,1,", "line 2, column 'class': '' is not allowed; a class needs a name"),
+        (",,,", "line 2, column 'image'"),
+        ("a,x,1,often", "line 2, column 'asked': 'often' is not allowed; write random, chosen"),
+    ],
+)
+def test_rows_of_cells_without_names(row: str, message: str, tmp_path: Path) -> None:
+    assert message in error_of(tmp_path / "t.csv", f"image,class,value,asked\n{row}\nb,y,0,\n")
+
+
+def test_cells_of_an_image_in_two_splits(tmp_path: Path) -> None:
+    text = "image,class,value,split\na,x,1,train\na,y,1,\na,z,1,test\n"
+    assert "line 2: image 'a' is in two splits" in error_of(tmp_path / "t.csv", text)
+
+
 def test_classes_called_yes_and_no(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,class,value\na,yes,1\na,no,0\n")
     table = read_labels(tmp_path / "t.csv")
-    assert list(table.classes) == ["no", "yes"]
-    assert table.dense().tolist() == [[-1, 1]]
+    assert list(table.classes) == ["yes", "no"]
+    assert table.dense().tolist() == [[1, -1]]
 
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:

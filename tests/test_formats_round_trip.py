@@ -25,8 +25,8 @@ _without_classes = st.lists(names, max_size=6, unique=True).map(
 # format, file name, the tables that the format can hold, arguments for reading
 CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
     ("csv", "t.csv", tables(splits=True), {}),
-    ("cells", "t.csv", tables(scores=True, unlabelled=False, in_order=True), {}),
-    ("cells", "t.parquet", tables(scores=True, unlabelled=False, in_order=True), {}),
+    ("cells", "t.csv", tables(scores=True, origins=True, splits=True), {}),
+    ("cells", "t.parquet", tables(scores=True, origins=True, splits=True), {}),
     ("tags", "t.csv", _tagged, {"unlisted": "unknown"}),
     ("tags", "t.tsv.gz", _complete_tags, {"unlisted": "absent"}),
     ("lists", "t.csv", _tagged, {"unlisted": "unknown"}),
@@ -43,11 +43,11 @@ CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
     ("label-studio", "t.json", tables(unlabelled=False, in_order=True, splits=True), {}),
     ("cvat", "t.xml", tables(values=(0, 1)), {"unlisted": "unknown"}),
     ("cvat", "t.xml.gz", tables(values=(-1, 1)), {"unlisted": "absent"}),
-    ("hf", "t.jsonl", tables(splits=True), {}),
-    ("hf", "t.csv", tables(splits=True), {}),
-    ("hf", "t.parquet", tables(splits=True), {}),
+    ("hf", "t.jsonl", tables(origins=True, splits=True), {}),
+    ("hf", "t.csv", tables(origins=True, splits=True), {}),
+    ("hf", "t.parquet", tables(origins=True, splits=True), {}),
     ("chexpert", "t.csv", tables(), {}),
-    ("arrow", "t.arrow", tables(scores=True, splits=True), {}),
+    ("arrow", "t.arrow", tables(scores=True, origins=True, splits=True), {}),
 ]
 
 
@@ -95,7 +95,7 @@ def test_tables_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_lost_order_is_warned_about(tmp_path: Path) -> None:
     table = LabelTable(["b", "a"], ["zebra", "ant"], [[1, 1], [1, 1]])
-    for format in ("cells", "open-images", "label-studio", "tags", "lists", "voc"):
+    for format in ("open-images", "label-studio", "tags", "lists", "voc"):
         lost = warning_of(table, tmp_path / format, format)
         assert "the order of the classes" in lost
     assert "the order of the images" in lost
@@ -170,7 +170,7 @@ def test_writers_warn_about_lost_information(tmp_path: Path) -> None:
     table = LabelTable(["a", "b"], ["x", "y", "z"], [[1, -1, 0], [0, 0, 0]], ["train", ""])
     assert "between 1 absent label and 4 unknown" in warning_of(table, tmp_path / "t", "coco")
     assert "the splits" in warning_of(table, tmp_path / "t", "lvis")
-    lost = warning_of(table, tmp_path / "t", "cells")
+    lost = warning_of(table, tmp_path / "t", "open-images")
     assert "1 class without entries" in lost
     assert "1 image without entries" in lost
     assert "2 classes" in warning_of(table, tmp_path / "voc", "voc")
@@ -195,6 +195,45 @@ def test_cells_keep_value_score_and_source(tmp_path: Path) -> None:
     table = read_cells(tmp_path, text)
     write_labels(table, tmp_path / "out.csv", "cells")
     assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_cells_keep_images_and_classes_without_labels(tmp_path: Path) -> None:
+    table = LabelTable(["b", "a"], ["zebra", "ant"], [[0, 0], [0, 1]], ["", "test"])
+    write_labels(table, tmp_path / "t.csv", "cells")
+    assert (tmp_path / "t.csv").read_text().splitlines() == [
+        "image,class,value,score,source,split",
+        ",zebra,,,,",
+        ",ant,,,,",
+        "b,,,,,",
+        "a,ant,1,,human,test",
+    ]
+    assert read_labels(tmp_path / "t.csv") == table
+
+
+def test_cells_keep_origins_and_questions(tmp_path: Path) -> None:
+    text = (
+        "image,class,value,score,source,origin,asked,split\n"
+        "a,x,1,,human,north,random,train\na,y,0,,human,,chosen,train\nb,x,0,,human,south,,\n"
+    )
+    table = read_cells(tmp_path, text)
+    assert table.origins == ["north", "south"]
+    assert table.cells.asked_or_not().tolist() == [1, 2, 0]
+    assert table.splits == ["train", ""]
+    write_labels(table, tmp_path / "out.csv", "cells")
+    assert (tmp_path / "out.csv").read_text() == text
+    for format in ("csv", "open-images", "lvis"):
+        lost = warning_of(table, tmp_path / f"{format}.out", format)
+        assert "the origins of 2 labels" in lost
+        assert "that 2 labels were asked for" in lost
+
+
+def test_other_columns_of_cells_are_ignored_and_noted(tmp_path: Path) -> None:
+    from partlabel.labels.formats import read
+
+    (tmp_path / "t.csv").write_text("image,class,value,score,trained_on\na,x,1,0.5,yes\n")
+    reading = read(tmp_path / "t.csv")
+    assert (reading.notes.format, reading.table.dense().tolist()) == ("cells", [[1]])
+    assert reading.notes.remarks == ["ignored columns: 'trained_on'"]
 
 
 def test_the_format_of_a_new_file_depends_on_its_name(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ def evaluate(
     options = read_options(reading, dict(keywords))
     if reserved == (labels is not None):
         raise InputError("name a label file to measure on, or --reserved (reserved=True)")
-    if reserved and (split is not None or estimates or format or unlisted):
+    if reserved and (split is not None or estimates or options != ReadOptions()):
         raise InputError(
-            "--split, --estimates, --format and --unlisted have no effect with --reserved"
+            "--split, --estimates and options for reading labels have no effect with --reserved"
         )
     if estimates and (images is not None or cache is not None):
         raise InputError("--images and --cache have no effect with --estimates")

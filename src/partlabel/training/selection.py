@@ -14,7 +14,7 @@ from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Rows
 from partlabel.images.folder import ImageFiles, unreadable
 from partlabel.images.matching import describe, spellings
-from partlabel.labels import HUMAN, LabelTable
+from partlabel.labels import CHOSEN, HUMAN, LabelTable
 from partlabel.labels.simulate import HOLDOUT
 from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.settings import Settings
@@ -156,6 +156,11 @@ def _without_empty(table: LabelTable, train: Rows, val: Rows, *, drop: bool) -> 
 def by_humans(table: LabelTable) -> LabelTable:
     """The labels that a human gave. Labels that a model filled in are no evidence."""
     return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
+
+
+def not_chosen(table: LabelTable) -> LabelTable:
+    """The labels that nobody was asked for by a model's choice: only these are a random sample."""
+    return table.with_cells(table.cells.where(table.cells.asked_or_not() != CHOSEN))
 
 
 def has_both_kinds(table: LabelTable) -> bool:

@@ -287,6 +287,8 @@ def _describe(selection: Selection) -> str:
         used = set(table.splits.take(selection.used))
         unused = sorted({name for name in table.splits if name} - used)
         text += f"; not used: split {some(unused)}" if unused else ""
+        without = sum(not name for name in table.splits) if "" not in used else 0
+        text += f"; not used: {count(without, 'image')} without a split" if without else ""
     side = selection.side or []
     text += f"; side information: {count(len(side), 'class', 'classes')}" if side else ""
     dropped = [name for name in labels.classes if name not in {*table.classes, *side}]

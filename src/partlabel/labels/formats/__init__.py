@@ -15,6 +15,7 @@ from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_o
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable, Names
 from partlabel.labels.formats.arrow import Arrow
+from partlabel.labels.formats.cell_list import CellList
 from partlabel.labels.formats.class_folders import ClassFolders
 from partlabel.labels.formats.coco import Coco, Lvis
 from partlabel.labels.formats.cvat import Cvat
@@ -23,7 +24,7 @@ from partlabel.labels.formats.hf_disk import HfDisk, HfDiskLists
 from partlabel.labels.formats.imagefolder import ImageFolder
 from partlabel.labels.formats.label_studio import LabelStudio
 from partlabel.labels.formats.lists import Lists
-from partlabel.labels.formats.long import CellList, OpenImages
+from partlabel.labels.formats.long import OpenImages
 from partlabel.labels.formats.names_only import NameList
 from partlabel.labels.formats.packing import is_packed, unpacked_suffix
 from partlabel.labels.formats.reading_options import (
@@ -184,7 +185,7 @@ def write_labels(
     """
     path = Path(path)
     chosen = target_format(path, format)
-    lost = chosen.drops(table)
+    lost = chosen.losses(table)
     if lost:
         message = (
             f"{shown_as or path}: the format '{chosen.name}' cannot hold {', nor '.join(lost)}"

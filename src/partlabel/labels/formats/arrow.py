@@ -15,6 +15,7 @@ class Arrow(Format):
     name = "arrow"
     is_text = False
     suffixes = (".arrow",)
+    holds_origins = True
 
     def matches(self, source: Source) -> bool:
         """Whether the file starts with Arrow's magic bytes."""
@@ -30,9 +31,9 @@ class Arrow(Format):
             cells.rows,
             cells.columns,
             cells.values,
-            cells.scores,
-            cells.sources,
+            cells.details,
             splits=table.splits,
+            origins=table.origins,
         )
 
     def write(self, table: LabelTable, path: Path) -> None:

@@ -23,6 +23,7 @@ class Format(ABC):
         has_free_names: anyone could write any class, so typing errors are to be expected.
         writable: whether tables can be written in this format.
         is_text: whether it is one text file, which can be compressed.
+        holds_origins: the format keeps the origins of labels, and which of them were asked for.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Format(ABC):
     has_free_names = False
     writable = True
     is_text = True
+    holds_origins = False
 
     @abstractmethod
     def matches(self, source: Source) -> bool:
@@ -46,8 +48,12 @@ class Format(ABC):
         """Write ``table`` to ``path`` atomically."""
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Descriptions of the parts of ``table`` that this format cannot hold."""
+        """Descriptions of the parts of ``table`` that this format cannot hold, except origins."""
         return []
+
+    def losses(self, table: LabelTable) -> list[str]:
+        """Descriptions of all parts of ``table`` that this format cannot hold."""
+        return self.drops(table) + ([] if self.holds_origins else _drops_origins(table))
 
 
 class ReadOnlyFormat(Format):
@@ -68,6 +74,15 @@ def drops_scores(table: LabelTable) -> list[str]:
         lost.append(count(scores, "score"))
     if cells.sources is not None:
         lost.append("which labels come from a model")
+    return lost
+
+
+def _drops_origins(table: LabelTable) -> list[str]:
+    details, lost = table.cells.details, []
+    if details.origins is not None:
+        lost.append(f"the origins of {count(int(np.count_nonzero(details.origins)), 'label')}")
+    if details.asked is not None:
+        lost.append(f"that {count(int(np.count_nonzero(details.asked)), 'label')} were asked for")
     return lost
 
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,11 +66,12 @@ def _selected(stated: Stated, keep: NDArray[np.bool_]) -> Stated:
     """The statements about some classes."""
     new_position = np.cumsum(keep) - 1
     kept = np.flatnonzero(keep[stated.label])
-    per_statement = {
+    per_statement: dict[str, Any] = {
         item.name: getattr(stated, item.name)[kept]
         for item in fields(stated)
         if isinstance(getattr(stated, item.name), np.ndarray)
     }
+    per_statement["details"] = stated.details.take(kept)
     per_statement["label"] = new_position[per_statement["label"]]
     per_statement.setdefault("record", kept)
     return replace(stated, classes=stated.classes.take(np.flatnonzero(keep)), **per_statement)

@@ -47,13 +47,13 @@ class Csv(Format):
             return table.image == 0 and table.may_be_wide and first != "Path"
         may_be_cells = {"class", "value"} <= set(others)
         if first.lower() == "image":
-            return not may_be_cells or _first_values(source, others) <= set(DIGITS)
+            return not may_be_cells or first_values(source, others) <= set(DIGITS)
         is_chexpert = first == "Path"
         if first.lower() not in _IMAGE_COLUMN_NAMES or is_chexpert or may_be_cells:
             return False
         only = source.options.only_classes
         classes = [n for n in others if n in only] if only else [n for n in others if n != "split"]
-        values = _first_values(source, classes)
+        values = first_values(source, classes)
         return values <= set(ABSENT_OR_PRESENT) and any(ABSENT_OR_PRESENT[v] for v in values)
 
     def read(self, source: Source) -> Stated:
@@ -137,7 +137,7 @@ def need_classes(table: LabelTable) -> None:
         raise InputError("a table without classes cannot be written in this format")
 
 
-def _first_values(source: Source, columns: list[str]) -> set[str]:
+def first_values(source: Source, columns: list[str]) -> set[str]:
     """The values in these columns of the first records."""
     positions = [source.all_columns.index(name) for name in columns]
     records = islice(source.records(), 1, 1 + _SAMPLED_RECORDS)  # without the header

@@ -76,7 +76,7 @@ class CellList(Format):
         stated.origins = origins
         ignored = [name for name in text.header if name not in _COLUMNS]
         if ignored:
-            stated.notes.remarks.append(f"ignored columns: {some(ignored)}")
+            stated.notes.remarks.append(f"columns that are ignored: {some(ignored)}")
         return stated
 
     def write(self, table: LabelTable, path: Path) -> None:

@@ -233,7 +233,7 @@ def test_other_columns_of_cells_are_ignored_and_noted(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,class,value,score,trained_on\na,x,1,0.5,yes\n")
     reading = read(tmp_path / "t.csv")
     assert (reading.notes.format, reading.table.dense().tolist()) == ("cells", [[1]])
-    assert reading.notes.remarks == ["ignored columns: 'trained_on'"]
+    assert reading.notes.remarks == ["columns that are ignored: 'trained_on'"]
 
 
 def test_the_format_of_a_new_file_depends_on_its_name(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 import typer
 
 from partlabel.base.errors import InputError, count
+from partlabel.cli.labels import ExcelSafe, check_excel_safe
 
 if TYPE_CHECKING:
     from partlabel.metrics import Evaluation
@@ -149,6 +150,7 @@ def predict(
         ),
     ] = None,
     to: To = "cells",
+    excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Label images with a run: a value and a score for each class.
@@ -160,9 +162,10 @@ def predict(
     from partlabel.labels.formats import write_labels
     from partlabel.output.display import describe
 
+    check_excel_safe(out, to, excel_safe)
     _check_free(out, overwrite)
     table = api.predict(run, list(images), threshold=threshold)
-    write_labels(table, out, to)
+    write_labels(table, out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(table)}")
 
 
@@ -180,6 +183,7 @@ def complete(
     ] = None,
     images: Images = None,
     to: To = "cells",
+    excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
     cache: Cache = None,
 ) -> None:
@@ -212,7 +216,7 @@ def complete(
     completion = api.complete(
         run, min_precision=min_precision, guarantee=basis, images=images, cache=cache
     )
-    _, _, suspects = completion.save(out, to)
+    _, _, suspects = completion.save(out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(completion.table)}")
     show_completion(completion)
     if completion.suspects:

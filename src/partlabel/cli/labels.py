@@ -44,6 +44,14 @@ Unlisted = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for use in scripts.")]
+ExcelSafe = Annotated[
+    bool,
+    typer.Option(
+        "--excel-safe",
+        help="In CSV files, write an apostrophe before names that start with =, +, - or @, so that "
+        "spreadsheets show them instead of running them as formulas. Reading removes it.",
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option("--seed", help="Seed of the random choices. The same seed gives the same result."),
@@ -95,6 +103,7 @@ def convert(
     format: Format = None,
     to: To = None,
     unlisted: Unlisted = None,
+    excel_safe: ExcelSafe = False,
     as_json: Json = False,
 ) -> None:
     """Convert a label file to another format; warn about information that would be lost.
@@ -103,9 +112,9 @@ def convert(
     """
     from partlabel.labels import formats
 
-    _check_target(out, to, [labels])
+    _check_target(out, to, [labels], excel_safe)
     reading = _read(labels, format, unlisted, quiet=as_json)
-    lost = formats.write_labels(reading.table, out, to)
+    lost = formats.write_labels(reading.table, out, to, excel_safe=excel_safe)
     _report_written(out, reading.table, lost, as_json)
 
 
@@ -133,6 +142,7 @@ def merge(
     format: Format = None,
     to: To = None,
     unlisted: Unlisted = None,
+    excel_safe: ExcelSafe = False,
     as_json: Json = False,
 ) -> None:
     """Merge label files with any images and classes; labels that no file knows are unknown.
@@ -150,7 +160,7 @@ def merge(
     rule: Any = one_of("conflict rule", conflict, CONFLICT_RULES)
     if len(labels) < 2:
         raise InputError("merge needs two label files or more")
-    _check_target(out, to, labels)
+    _check_target(out, to, labels, excel_safe)
     tables = []
     for path in labels:
         # other formats state absent labels themselves, so their unlisted labels stay unknown
@@ -159,7 +169,7 @@ def merge(
     merged = merge_tables(tables, rule)
     if not as_json:
         say(merge_lines(tables, merged, rule))
-    lost = formats.write_labels(merged, out, to)
+    lost = formats.write_labels(merged, out, to, excel_safe=excel_safe)
     conflicts = {"conflicts": merged.conflicts, "split_conflicts": merged.split_conflicts}
     _report_written(out, merged, lost, as_json, **conflicts)
 
@@ -221,6 +231,7 @@ def simulate(
     format: Format = None,
     to: To = None,
     unlisted: Unlisted = None,
+    excel_safe: ExcelSafe = False,
     as_json: Json = False,
 ) -> None:
     """Hide labels of a fully labelled file, to measure how well methods do without them.
@@ -233,11 +244,11 @@ def simulate(
     from partlabel.output import display
 
     simulation.check(strategy, proportion, holdout, per_image=per_image)
-    _check_target(out, to, [labels])
+    _check_target(out, to, [labels], excel_safe)
     full = _read(labels, format, unlisted, quiet=as_json).table
     table = simulation.hide(full, strategy, proportion, seed, split, holdout, per_image=per_image)
     inverted = int((full.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
-    lost = formats.write_labels(table, out, to)
+    lost = formats.write_labels(table, out, to, excel_safe=excel_safe)
     if not as_json and table.splits is not None:
         terminal.say(display.split_line(inspection.split_summaries(table)))
     if not as_json and inverted:
@@ -332,12 +343,25 @@ def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) 
     return reading
 
 
-def _check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
-    """Raise an error for a wrong output path, before anything is read."""
+def check_excel_safe(out: Path, to: str | None, excel_safe: bool) -> None:
+    """Raise an error if the format of a new file is unclear, or ``--excel-safe`` has no effect."""
     from partlabel.base.errors import FileError
     from partlabel.labels.formats import target_format
 
-    target_format(out, to)
+    chosen = target_format(out, to)
+    if excel_safe and not chosen.writes_text_table(out):
+        raise FileError(
+            out,
+            f"--excel-safe is for CSV files, and the format '{chosen.name}' writes none here; "
+            "leave it out",
+        )
+
+
+def _check_target(out: Path, to: str | None, inputs: list[Path], excel_safe: bool) -> None:
+    """Raise an error for a wrong output path, before anything is read."""
+    from partlabel.base.errors import FileError
+
+    check_excel_safe(out, to, excel_safe)
     if any(out.resolve() == path.resolve() for path in inputs):
         raise FileError(out, "is an input file; write to another file")
 

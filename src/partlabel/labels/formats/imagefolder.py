@@ -79,7 +79,7 @@ class ImageFolder(Format):
         if reserved:
             raise InputError(f"no class can be called '{reserved[0]}' in the hf format")
         suffix = path.suffix.lower()
-        if suffix == ".csv":
+        if self.writes_text_table(path):
             write_delimited(path, _header(table), _rows(table))
         elif suffix == ".parquet":
             columns = _columns(table)
@@ -92,6 +92,10 @@ class ImageFolder(Format):
                 f"{path}: a file of the hf format is called metadata.jsonl, metadata.csv or "
                 "metadata.parquet"
             )
+
+    def writes_text_table(self, path: Path) -> bool:
+        """Only with the suffix .csv."""
+        return path.suffix.lower() == ".csv"
 
     def drops(self, table: LabelTable) -> list[str]:
         """Scores."""

@@ -64,11 +64,15 @@ class CellList(Format):
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Write Parquet if the suffix is .parquet, else CSV."""
-        if path.suffix.lower() == ".parquet":
+        if self.writes_text_table(path):
+            write_delimited(path, list(_COLUMNS), _cell_rows(table))
+        else:
             with atomic_file(path) as stream:
                 pyarrow.parquet.write_table(_as_arrow(table), stream)
-        else:
-            write_delimited(path, list(_COLUMNS), _cell_rows(table))
+
+    def writes_text_table(self, path: Path) -> bool:
+        """Unless it is a Parquet file."""
+        return path.suffix.lower() != ".parquet"
 
     def drops(self, table: LabelTable) -> list[str]:
         """Splits, images and classes without cells, and the order of the classes."""
@@ -109,6 +113,10 @@ class OpenImages(Format):
             for image, label, value, score, source in _cell_rows(table)
         )
         write_delimited(path, header, records)
+
+    def writes_text_table(self, path: Path) -> bool:
+        """Always."""
+        return True
 
     def drops(self, table: LabelTable) -> list[str]:
         """The scores of known labels and scores of exactly 0 or 1, and what ``cells`` drops."""

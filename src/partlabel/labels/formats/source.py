@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from partlabel.base.errors import FileError
+from partlabel.labels.formats.formulas import unquoted
 
 LONGEST_LINE = 16 << 20
 """Most bytes in a line of text; a file with a longer one is an error, before it fills memory."""
@@ -181,9 +182,9 @@ class Source:
 
     @cached_property
     def header(self) -> list[str]:
-        """The first record of a text table, without spaces around the names."""
+        """The first record of a text table, without spaces and apostrophes around the names."""
         for _, fields in self.records():
-            return [field.strip() for field in fields]
+            return [unquoted(field.strip()) for field in fields]
         raise self.error("the file is empty")
 
     @cached_property

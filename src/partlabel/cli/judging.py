@@ -73,7 +73,7 @@ def evaluate(
     run: RunFolder,
     labels: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(help="A label file; not needed with --reserved."),
+        typer.Argument(metavar="LABELS", help="A label file; not needed with --reserved."),
     ] = None,
     images: Images = None,
     reserved: Reserved = False,

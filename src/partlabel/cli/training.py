@@ -1,4 +1,7 @@
-"""The commands ``train`` and ``methods``."""
+"""The commands ``train`` and ``methods``.
+
+Most options of ``train`` are made from ``training/settings.py``.
+"""
 
 import inspect
 from pathlib import Path
@@ -45,7 +48,7 @@ Unfreeze = Annotated[
 
 
 def train(
-    labels: Annotated[Path, typer.Argument(help="A label file.")],
+    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="A label file.")],
     images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
     out: Annotated[Path, typer.Option("--out", help="The folder of the run, new or empty.")],
     config: Config = None,

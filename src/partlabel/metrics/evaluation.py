@@ -61,7 +61,8 @@ class Evaluation(Mapping[str, float]):
         return f"{text_table(*self.class_table())}\n{self.summary()}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(*self.class_table())}<p>{self.summary()}</p>"
+        lines = self.summary().replace("\n", "<br>")
+        return f"{html_table(*self.class_table())}<p>{lines}</p>"
 
     def class_table(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of a table of the classes, with metrics in percent."""
@@ -78,11 +79,22 @@ class Evaluation(Mapping[str, float]):
         return ["class", *metrics, *counts], rows
 
     def summary(self) -> str:
-        """All metrics in percent, in one line, and over how many classes."""
-        figures = {n: value for n, value in self._figures.items() if n != "evaluated_classes"}
-        text = "  ".join(f"{name} {_percent(value)}" for name, value in figures.items())
+        """The main metrics in percent: of the ranking, then of the decisions at the thresholds."""
+        percent = {name: _percent(value) for name, value in self.items()}
         classes = f"{self['evaluated_classes']:.0f} of {len(self.per_class)} classes"
-        return f"{text} (over {classes}, known labels only)"
+        ranking = f"mAP {percent['mAP']} over {classes}, on known labels only"
+        if "top3_recall" in self:
+            ranking += f"; recall of the three highest scores per image {percent['top3_recall']}"
+        decisions = [
+            f"{scope}: F1 {percent[f1]}, precision {percent[p]}, recall {percent[r]} "
+            f"({f1}, {p}, {r})"
+            for scope, f1, p, r in (
+                ("mean of the classes", "CF1", "CP", "CR"),
+                ("all labels together", "OF1", "OP", "OR"),
+            )
+        ]
+        exact = f"images with every known label right: {percent['exact_match']}"
+        return "\n".join([ranking, *decisions, exact])
 
     def plus(self, **figures: float) -> "Evaluation":
         """A copy with additional metrics, which come before the others."""

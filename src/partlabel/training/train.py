@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from partlabel.base.allocation import give_back_memory
-from partlabel.base.errors import FileError, InputError, JobError, count, some
+from partlabel.base.errors import InputError, JobError, count, some
 from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
 from partlabel.images.folder import ImageFiles
@@ -25,7 +25,7 @@ from partlabel.models.features import CachedMaps
 from partlabel.models.prediction import collect_scores
 from partlabel.training.arguments import make_settings, read_config
 from partlabel.training.build import build
-from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.checkpoint import load_state, must_fit, save_state
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
@@ -269,10 +269,8 @@ def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) 
     """Fit the reduction on training images and save the frozen part; or load it again."""
     path = run.folder / "backbone.safetensors"
     if path.is_file():
-        try:
+        with must_fit(path):
             backbone.load_state_dict(load_state(path), strict=False)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            raise FileError(path, f"its weights do not fit ({error})") from error
         return
     if isinstance(backbone.reduction, Reduction):
         sample = np.unique(np.linspace(0, images - 1, min(images, _FITTED)).astype(np.int64))

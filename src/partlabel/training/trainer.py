@@ -336,7 +336,7 @@ class Trainer:
             self.progress = Progress(**state["progress"])
             self.model.load_trained(state["model"])
             self.method.load_state_dict(state["method"])
-            self.best_weights, self.broken = state["best"], state["broken"]
+            self.best_weights, self.broken = dict(state["best"]), list(state["broken"])
             if self.teacher is not None:
                 self.teacher.load_trained(state["teacher"])
             if self.progress.stage < len(self.stages):

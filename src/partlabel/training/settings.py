@@ -108,6 +108,13 @@ class Settings(BaseModel):
     schedule: Schedule = _setting(
         "constant", "Optimisation", "Learning rate: constant, step, cosine, onecycle or plateau."
     )
+    rise: float = _setting(
+        0.3,
+        "Optimisation",
+        "With --schedule onecycle: share of the steps in which the learning rate rises.",
+        gt=0,
+        lt=1,
+    )
     plateau: float = _setting(
         0.5,
         "Optimisation",

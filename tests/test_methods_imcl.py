@@ -33,7 +33,13 @@ class TestImcl(MethodConformance):
 
 class TestWithoutWarmUp(MethodConformance):
     name = "imcl"
-    options: ClassVar[dict[str, Any]] = {"warmup": 0, "dictionary": 5, "scale": "gradient", "k": 2}
+    options: ClassVar[dict[str, Any]] = {
+        "warmup": 0,
+        "dictionary": 5,
+        "gradient": "both",
+        "scale": "gradient",
+        "k": 2,
+    }
 
 
 class TestFixedImages(MethodConformance):
@@ -41,7 +47,6 @@ class TestFixedImages(MethodConformance):
     options: ClassVar[dict[str, Any]] = {
         "images": "fixed",
         "graph": "identity",
-        "gradient": "neighbours",
         "features": "unit",
     }
 
@@ -341,7 +346,7 @@ def test_recent_rows() -> None:
         ({"graph_lr": 0, "clip_graph": False}, "clip_graph would have no effect without"),
         ({"graph_lr": 0, "graph_steps": 3}, "graph_steps would have no effect without"),
         ({"images": "fixed", "dictionary": 3, "gradient": "both"}, "searches the batch only"),
-        ({"dictionary": 3, "gradient": "neighbours"}, "set gradient=both"),
+        ({"dictionary": 3}, "set gradient=both"),
         ({"lambda_y": 0, "graph": "identity"}, "graph would have no effect without lambda_y"),
         (
             {"lambda_y": 0, "lambda_f": 0, "k": 3},

@@ -114,7 +114,7 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
         clip_graph: bool = True,
         features: Literal["unit", "raw"] = "raw",
         images: Literal["learned", "fixed"] = "learned",
-        gradient: Literal["neighbours", "both"] = "both",
+        gradient: Literal["neighbours", "both"] = "neighbours",
         negative_scale: Share = 0.5,
         dictionary: Count = 0,
         a: Rate = 10.0,

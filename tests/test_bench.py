@@ -184,7 +184,8 @@ methods:
             for cell, path in folders.items()
             if cell.startswith(f"{name}-partial-0.5-seed{seed}")
         )
-        return load_state(folder / "best.safetensors")
+        state: dict[str, Any] = load_state(folder / "best.safetensors")
+        return state
 
     for seed in (0, 1):
         start = weights("start_bce", seed)

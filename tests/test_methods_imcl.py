@@ -254,10 +254,10 @@ def cost_sizes(model: Classifier, method: InteractiveLearning, batch: Batch) -> 
         y, f, graph, np.arange(5), np.zeros((5, 0)), (1.0, 1e-5), 2
     )
     known = -np.mean(np.log(1 / (1 + np.exp(-(LABELS * x)[LABELS != 0]))))
-    layer = model.head.classifier
+    parameters = list(model.head.parameters())
     norms = []
     for part in method._costs(model, batch, (1.0, 1e-5), learn=False)[1][:2]:
-        slopes = torch.autograd.grad(part, [layer.weight, layer.bias], retain_graph=True)
+        slopes = torch.autograd.grad(part, parameters, retain_graph=True)
         norms.append(float(sum(slope.square().sum() for slope in slopes)) ** 0.5)
     return (known, label_cost, feature_cost), norms
 

@@ -26,7 +26,7 @@ def test_cosine_and_onecycle_as_in_torch(rise: float) -> None:
     positions = [step / (STEPS - 1) for step in range(STEPS)]
     cosine = rates_of(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, STEPS - 1), 1.0)
     assert [factor("cosine", position) for position in positions] == pytest.approx(cosine, abs=1e-9)
-    # torch ends the rise at step pct_start * total - 1; here that is a share of the last step, as ours
+    # torch ends the rise at step pct_start * total - 1; here a share of the last step, as ours
     total = 51
     onecycle = []
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)

@@ -48,11 +48,10 @@ def _take_over(state: dict[str, Tensor], model: Classifier) -> bool:
     upper = {name: value for name, value in state.items() if name.startswith("backbone.upper.")}
     model.load_state_dict(upper, strict=False)
     layer = _classifier(model.head)
-    weight, bias = (state.get(f"head.classifier.{name}") for name in ("weight", "bias"))
-    if layer is None or weight is None or bias is None or bias.shape != layer.bias.shape:
+    if layer is None or layer.bias is None or "head.classifier.weight" not in state:
         return bool(upper)
-    layer.weight.copy_(weight.reshape(layer.weight.shape))
-    layer.bias.copy_(bias)
+    layer.weight.copy_(state["head.classifier.weight"].reshape(layer.weight.shape))
+    layer.bias.copy_(state["head.classifier.bias"])
     return True
 
 

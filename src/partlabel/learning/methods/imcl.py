@@ -79,13 +79,13 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
             0 keeps the initial weights, an ablation.
         graph_steps: gradient steps on these weights per training step.
         clip_graph: keep learned weights of the graph between 0 and 1, as in the authors' code.
-        features: ``unit`` scales feature vectors to length 1; ``raw`` leaves them as they are, as
-            in the paper. Raw features are much longer than label vectors, and shrink during the
-            training.
+        features: ``raw`` leaves feature vectors as they are, as in the paper; ``unit`` scales them
+            to length 1.
         images: ``learned`` finds similar images with the current model; ``fixed`` with the model
             after the warm-up, an ablation.
         gradient: which labels and features the differences change. ``neighbours``: those of the
-            similar images; ``both``: also those of the image itself, as in the paper.
+            similar images; ``both``: also those of the image itself, as in the paper, which was
+            worse on frozen features of VOC.
         negative_scale: factor on negative label values in the search and in the differences. Paper:
             the range from -0.5 to 1; the authors' code gets it from an asymmetric sigmoid.
         dictionary: number of images of earlier steps that are searched too. For small batches;

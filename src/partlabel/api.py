@@ -58,9 +58,14 @@ def evaluate(
         cache: folder of cached features.
     """
     if reserved == (labels is not None):
-        raise InputError("name a label file to measure on, or --reserved")
-    if reserved and (split is not None or estimates):
-        raise InputError("--split and --estimates have no effect with --reserved")
+        raise InputError("name a label file to measure on, or --reserved (reserved=True)")
+    if reserved and (split is not None or estimates or format or unlisted):
+        raise InputError(
+            "--split, --estimates, --format and --unlisted have no effect with --reserved"
+        )
+    if estimates and (images is not None or cache is not None):
+        raise InputError("--images and --cache have no effect with --estimates")
+    _check_threshold(threshold)
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
     opened = _open(run, images if reserved else None, cache)
@@ -97,6 +102,7 @@ def predict(
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
     """
+    _check_threshold(threshold)
     single = isinstance(images, str | os.PathLike)
     paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
     table, broken = scoring.label_files(_open(run), paths, threshold)
@@ -207,6 +213,11 @@ def bench(
     return run_spec(compared, folder, jobs, cache)
 
 
+def _check_threshold(threshold: float | None) -> None:
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise InputError(f"threshold {threshold:g}: must be from 0 to 1, such as 0.5 for 50%")
+
+
 def _open(
     run: Run | PathLike, images: PathLike | None = None, cache: PathLike | None = None
 ) -> Run:
@@ -217,7 +228,7 @@ def _open(
         execution = run.execution
         if cache is not None:
             execution = execution.model_copy(update={"cache": Path(cache)})
-        return Run(run.folder, images, execution)
+        return run.using(images, execution)
     return Run(run, images, Execution(cache=None if cache is None else Path(cache)))
 
 

@@ -35,6 +35,10 @@ Unlisted = Annotated[
         help="Meaning of a class that the file does not list for an image: absent or unknown."
     ),
 ]
+TruthFormat = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--format", help="Format of --truth. (default: detected from the content)"),
+]
 MinPrecision = Annotated[
     float, typer.Option(help="Share of the filled-in labels that must be correct.")
 ]
@@ -254,7 +258,7 @@ def report(
     ] = False,
     images: Images = None,
     cache: Cache = None,
-    format: Format = None,
+    format: TruthFormat = None,
     unlisted: Unlisted = None,
 ) -> None:
     """Write RUN/report.html: curves, classes, scores and sample images in one file.

@@ -85,7 +85,7 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
             after the warm-up, an ablation.
         gradient: which labels and features the differences change. ``neighbours``: those of the
             similar images; ``both``: also those of the image itself, as in the paper, which was
-            worse on frozen features of VOC.
+            worse on frozen features.
         negative_scale: factor on negative label values in the search and in the differences. Paper:
             the range from -0.5 to 1; the authors' code gets it from an asymmetric sigmoid.
         dictionary: number of images of earlier steps that are searched too. For small batches;

@@ -200,8 +200,8 @@ methods:
 def test_a_start_that_does_not_fit_is_an_error(scene: Path, tmp_path: Path) -> None:
     labels, images = scene / "labels.csv", scene / "images"
     tiny: dict[str, Any] = {
-        "backbone": "test_efficientnet", "weights": "none", "frozen": "all", "size": 64,
-        "epochs": 1, "cache": tmp_path / "cache",
+        "method": "bce", "backbone": "test_efficientnet", "weights": "none", "frozen": "all",
+        "size": 64, "epochs": 1, "cache": tmp_path / "cache",
     }  # fmt: skip
     train(labels, images, tmp_path / "start", **tiny)
     for changes, message in (

@@ -15,6 +15,7 @@ from rich.console import Console
 from scipy.stats import ttest_rel
 
 from partlabel import LabelTable, metrics, read_labels, write_labels
+from partlabel.base.errors import InputError
 from partlabel.cli import main
 from partlabel.labels import simulate
 from partlabel.output.bench import read_spec, run_spec, tables
@@ -30,7 +31,9 @@ from partlabel.output.bench.spec import (
     strategy_of,
 )
 from partlabel.output.bench.tables import FIGURES
+from partlabel.training.checkpoint import load_state, same
 from partlabel.training.run import Run
+from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError
 
 
@@ -139,6 +142,83 @@ def test_bad_specs(
     assert message in capsys.readouterr().err
 
 
+SHORT = "{backbone: test_efficientnet, weights: none, frozen: all, size: 64, epochs: 1}"
+
+
+def test_the_same_number_of_labels_in_each_image(scene: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        f"""
+strategies: [{{strategy: partial, proportions: [0.4], per_image: true}}]
+settings: {SHORT}
+methods: [{{name: a, method: bce}}]
+"""
+    )
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    run_spec(spec, tmp_path / "out", cache=tmp_path / "cache", say=lambda message: None)
+    (cell,) = (tmp_path / "out" / "cells").iterdir()
+    training = Run(cell / "run").selection.training
+    assert set(np.diff(training.cells.starts)) == {2}  # of five classes
+
+
+def test_trainings_can_start_from_the_model_of_a_method(scene: Path, tmp_path: Path) -> None:
+    """One bce run per seed; a training with next to no learning rate stays what it starts from."""
+    (tmp_path / "s.yaml").write_text(
+        f"""
+strategies: [{{strategy: partial, proportions: [0.5]}}]
+seeds: [0, 1]
+settings: {SHORT}
+start: bce
+methods:
+  - {{name: a, method: an, settings: {{lr: 1.0e-30}}}}
+  - {{name: b, method: latent-noise, settings: {{lr: 1.0e-30}}}}
+  - {{name: c, method: an, start: none}}
+"""
+    )
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    benchmark = run_spec(spec, tmp_path / "out", cache=tmp_path / "cache", say=lambda message: None)
+    assert {line["method"] for line in benchmark.results} == {"a", "b", "c"}
+    folders = {path.name: path / "run" for path in (tmp_path / "out" / "cells").iterdir()}
+
+    def weights(name: str, seed: int) -> dict[str, Any]:
+        (folder,) = (
+            path
+            for cell, path in folders.items()
+            if cell.startswith(f"{name}-partial-0.5-seed{seed}")
+        )
+        state: dict[str, Any] = load_state(folder / "best.safetensors")
+        return state
+
+    for seed in (0, 1):
+        start = weights("start_bce", seed)
+        assert same(weights("a", seed), start)
+        noise = weights("b", seed)
+        for part in ("weight", "bias"):
+            assert same(noise[f"head.visual.{part}"], start[f"head.classifier.{part}"])
+        assert not same(weights("c", seed), start)
+    assert not same(weights("start_bce", 0), weights("start_bce", 1))
+
+
+def test_a_start_that_does_not_fit_is_an_error(scene: Path, tmp_path: Path) -> None:
+    labels, images = scene / "labels.csv", scene / "images"
+    tiny: dict[str, Any] = {
+        "method": "bce", "backbone": "test_efficientnet", "weights": "none", "frozen": "all",
+        "size": 64, "epochs": 1, "cache": tmp_path / "cache",
+    }  # fmt: skip
+    train(labels, images, tmp_path / "start", **tiny)
+    for changes, message in (
+        ({"size": 96}, "has size 64, and this training 96"),
+        ({"method": "fast0tag"}, "shares no trained weights"),
+        ({"start": str(tmp_path / "none")}, "no finished run"),
+    ):
+        arguments = {"start": str(tmp_path / "start"), **tiny, **changes}
+        with pytest.raises(InputError, match=message):
+            train(labels, images, tmp_path / "run", **arguments)
+    table = read_labels(labels)
+    fewer = LabelTable(list(table.ids), [f"x{name}" for name in table.classes], table.dense())
+    with pytest.raises(InputError, match="has other classes"):
+        train(fewer, images, tmp_path / "run", start=str(tmp_path / "start"), **tiny)
+
+
 def test_an_entry_can_have_its_own_choice_and_leave_out_strategies(
     scene: Path, tmp_path: Path
 ) -> None:
@@ -153,7 +233,7 @@ methods:
 """
     )
     spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
-    names = [(entry.name, strategy, share) for entry, strategy, share in combinations(spec)]
+    names = [(one.entry.name, one.strategy, one.proportion) for one in combinations(spec)]
     assert names == [
         *(("a", strategy, share) for strategy, share in LABELS),
         *(("b", strategy, share) for strategy, share in LABELS[1:]),

@@ -153,6 +153,10 @@ def _belongs(name: str, settings: Settings) -> bool:
 # settings that have an effect only under a condition: when not, in words, and the condition
 _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "momentum": ("without --optimizer sgd", lambda values: values.get("optimizer") == "sgd"),
+    "rise": (
+        "without --schedule onecycle",
+        lambda values: values.get("schedule") == "onecycle",
+    ),
     "plateau": (
         "without --schedule plateau",
         lambda values: values.get("schedule") == "plateau",

@@ -46,6 +46,7 @@ from partlabel.training.selection import (
     select,
 )
 from partlabel.training.settings import Execution, Settings
+from partlabel.training.start import start_from
 from partlabel.training.trainer import Trainer
 
 _FITTED = 2000  # images that the reduction of features is fitted on
@@ -164,6 +165,8 @@ def _build(run: Run, record: Record) -> tuple[Classifier, Method]:
     model, method = run.build(record, pretrained=needs_file)
     if kept:
         run.load_frozen(model)
+    if record.settings.start is not None:
+        start_from(record.settings.start, model, record)
     return model, method
 
 
@@ -239,18 +242,18 @@ def _fit(
 
 def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> None:
     """Say so if later stages, or pseudo-labels, came after the epoch that is kept."""
-    kept, hint = progress.best_epoch + 1, "--keep last keeps the last epoch"
+    kept = progress.best_epoch + 1
     stage = next((line["stage"] for line in progress.history if line["epoch"] == kept), 0)
     if 0 < stage < stages:
         monitor.note(
             f"epoch {kept}, of stage {stage} of {stages}, was the best and is kept: what came "
-            f"after had no effect on the model. {hint}"
+            "after had no effect on the model. --keep best keeps the best of the last stage"
         )
     rounds = [line["epoch"] for line in progress.history if "pseudo_labels" in line]
     if rounds and kept < rounds[0]:
         monitor.note(
             f"epoch {kept} was the best and is kept, and pseudo-labels came before epoch "
-            f"{rounds[0]}: they had no effect on the model. {hint}"
+            f"{rounds[0]}: they had no effect on the model. --keep last keeps the last epoch"
         )
 
 

@@ -35,7 +35,7 @@ class Strategy(BaseModel):
     model_config = ConfigDict(extra="forbid")
     strategy: str
     proportions: list[float | None] = [None]
-    per_image: bool = Field(False, description="Keep the same number of labels in each image.")
+    per_image: bool = Field(default=False, description="Same number of labels in each image.")
     parts: int | None = Field(default=None, description="For merged: number of parts.")
     full: float | None = Field(
         default=None, description="For mixed: share of images with all labels."

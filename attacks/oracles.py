@@ -72,9 +72,19 @@ def _table(content: bytes) -> tuple[list[str], list[list[str]]]:
         raise Unclear
     records = [r for r in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if r]
     _require(records)
-    header = [name.strip() for name in records[0]]
+    header = [_unquoted(name.strip()) for name in records[0]]
     _require(all(len(record) == len(header) for record in records))
-    return header, records[1:]
+    return header, [[_unquoted(field) for field in record] for record in records[1:]]
+
+
+def _unquoted(text: str) -> str:
+    """Without the apostrophe that keeps a spreadsheet from running a formula."""
+    rest = text.lstrip("'")
+    return (
+        text[1:]
+        if rest != text and rest[:1] in tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+        else text
+    )
 
 
 def _word(text: str) -> int:

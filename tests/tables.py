@@ -11,7 +11,7 @@ from partlabel.labels.cells import Cells, Details, from_triples
 
 # any character, but often those that are special in some text format
 _LETTERS = st.one_of(
-    st.sampled_from(list("abcXYZ019 ,;\"'&<>/|-_.éß漢🙂")),
+    st.sampled_from(list("abcXYZ019 ,;\"''&<>/|-=+@_.éß漢🙂")),
     st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters="\ufffe\uffff\x7f"),
 )
 names = st.text(_LETTERS, min_size=1, max_size=8)

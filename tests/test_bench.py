@@ -431,10 +431,26 @@ def test_special_characters_are_escaped() -> None:
     results = [result("a|b", mAP=0.5), result("[c]", mAP=0.25), result("d", mAP=math.nan)]
     summary = tables(results, ["mAP"], "[c]")
     assert summary.markdown().splitlines()[2] == r"| a\|b | **50.00** |"
+    assert summary.markdown().splitlines()[3] == r"| \[c\] | 25.00 |"
+    assert summary.latex().splitlines()[5] == r"{[}c] & 25.00 \\"  # else an argument of the row end
     assert summary.sheets[0].rows[2] == ["d", ""]
     out = io.StringIO()
     Console(file=out, width=200).print(on_terminal(summary.sheets[1]))
     assert "difference to [c]" in out.getvalue()
+
+
+def test_markup_in_names_is_shown_as_it_is() -> None:
+    name = "<img src=x onerror=alert(1)> [a](javascript:b) *c* `d` _e_ f_g\nh"
+    summary = tables([result(name, mAP=0.5), {**result(name), "error": name}], ["mAP"])
+    text = summary.markdown()
+    shown = r"&lt;img src=x onerror=alert(1)&gt; \[a\](javascript:b) \*c\* \`d\` \_e\_ f_g h"
+    assert text.splitlines()[2].startswith(f"| {shown} |")
+    assert text.splitlines()[-1].endswith(f"): {shown}")
+    (row,) = [line for line in summary.latex().splitlines() if "img" in line]
+    assert row.startswith(
+        r"\textless{}img src=x onerror=alert(1)\textgreater{} {[}a](javascript:b)"
+    )
+    assert r"{*}c{*}" in row
 
 
 def test_differences_have_the_p_value_of_a_paired_test() -> None:

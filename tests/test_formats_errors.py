@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from partlabel import LabelTable, read_labels, write_labels
 from partlabel.base.errors import InputError
+from partlabel.labels.arrow_size import expanded_size
 from partlabel.labels.formats import FORMATS, read
 from partlabel.labels.formats.source import LONGEST_LINE
 from partlabel.labels.storage import check
@@ -462,6 +463,67 @@ def test_a_small_file_with_very_many_rows_is_not_read(
     }
     pq.write_table(pa.table({**columns, "value": same}), path)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr("partlabel.labels.formats.parquet.physical_memory", lambda: 100_000_000)
-    with pytest.raises(InputError, match=r"1,000,000 rows x 3 columns need about 0\.1 GB"):
+    monkeypatch.setattr("partlabel.base.allocation.physical_memory", lambda: 100_000_000)
+    with pytest.raises(InputError, match=r"1,000,000 rows x 3 columns need about 96 MB.* 50 MB"):
         read_labels(path)
+
+
+def test_a_small_file_with_long_texts_is_measured_or_kept_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, same = tmp_path / "t.parquet", pa.array(np.zeros(10_000, dtype=np.int32))
+    one_text = pa.DictionaryArray.from_arrays(same, pa.array(["c" * 10_000]))
+    images = pa.array([f"image {i}" for i in range(10_000)])
+    pq.write_table(pa.table({"image": images, "class": one_text, "value": same}), path)
+    before = pa.default_memory_pool().max_memory()
+    assert read_labels(path).shape == (10_000, 1)
+    assert pa.default_memory_pool().max_memory() < before + 50_000_000  # not 100 MB
+    texts = pa.array([str(i) * 1000 for i in range(1000)])
+    table = pa.table({"image": texts, "class": texts, "value": same[:1000]})
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 500_000
+    monkeypatch.setattr("partlabel.base.allocation.physical_memory", lambda: 4_000_000)
+    with pytest.raises(InputError, match=r"need about .* MB, and the limit .* 2 MB"):
+        read_labels(path)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_compressed_arrow_file_is_measured_before_it_is_read(
+    compression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, images = tmp_path / "t.arrow", 200_000
+    ids = [f"{i:06}" for i in range(images)]
+    table = LabelTable(ids, ["c"], np.ones((images, 1), np.int8), splits=["a"] * images)
+    table.save(path)
+    batch = pa.ipc.open_file(path).get_batch(0)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, batch.schema, options=options) as writer,
+    ):
+        writer.write_batch(batch)
+    assert path.stat().st_size < batch.nbytes / 2
+    assert batch.nbytes <= expanded_size(path) < batch.nbytes * 1.01  # buffers are padded
+    assert read_labels(path) == table
+    monkeypatch.setattr("partlabel.base.allocation.physical_memory", lambda: 2_000_000)
+    with pytest.raises(InputError, match=r"t\.arrow: its compressed columns need .*the limit"):
+        read_labels(path)
+    table.save(path)
+    assert expanded_size(path) == 0
+    assert read_labels(path) == table  # mapped, not expanded
+
+
+def test_damaged_headers_of_an_arrow_file_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "t.arrow"
+    LabelTable(["a", "b"], ["c"], [[1], [-1]], splits=["x", "y"]).save(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content), 3):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            assert expanded_size(path) < 2**63 * 100
+        except ValueError as error:
+            assert str(error)  # noqa: PT017

@@ -1,5 +1,6 @@
 """Writing a table and reading it again gives the same table, if the format can hold it."""
 
+import csv
 import json
 import tempfile
 import warnings
@@ -52,13 +53,18 @@ CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
 
 
 def write_and_read(
-    table: LabelTable, name: str, file: str, arguments: dict[str, Any]
+    table: LabelTable,
+    name: str,
+    file: str,
+    arguments: dict[str, Any],
+    *,
+    excel_safe: bool = False,
 ) -> LabelTable:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / file
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            write_labels(table, path, name)
+            write_labels(table, path, name, excel_safe=excel_safe)
         return read_labels(path, name, **arguments)
 
 
@@ -78,7 +84,47 @@ def test_round_trip(case: Any, data: st.DataObject) -> None:
         assume(present.all())
     if name == "hf" and ({"file_name", "split"} & set(table.classes) or not len(table)):
         return  # an error: see test_tables_that_cannot_be_written
-    assert write_and_read(table, name, file, arguments) == table
+    excel_safe = data.draw(st.booleans())
+    assert write_and_read(table, name, file, arguments, excel_safe=excel_safe) == table
+
+
+NAMES = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\uff1d1", "'=1", "''-1", "'plain'", "a=b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("csv", "t.csv"),
+        ("csv", "t.tsv"),
+        ("cells", "t.csv"),
+        ("open-images", "t.csv"),
+        ("hf", "metadata.csv"),
+        ("chexpert", "t.csv"),
+    ],
+)
+@pytest.mark.parametrize("excel_safe", [False, True])
+def test_names_that_look_like_formulas(
+    name: str, file: str, excel_safe: bool, tmp_path: Path
+) -> None:
+    """No field starts a formula with ``excel_safe``, and all names are read as they were."""
+    matrix = np.ones((len(NAMES), len(NAMES)), dtype=np.int8)
+    splits = NAMES if name in ("csv", "hf") else None
+    table = LabelTable(NAMES, sorted(NAMES), matrix, splits=splits)
+    write_labels(table, tmp_path / file, name, excel_safe=excel_safe)
+    assert read_labels(tmp_path / file, name) == table
+    with (tmp_path / file).open(newline="", encoding="utf-8") as stream:
+        lines = csv.reader(stream, delimiter="\t" if file.endswith("tsv") else ",")
+        fields = [field for line in lines for field in line]
+    starts = {field[:1] for field in fields}
+    assert starts.isdisjoint("=+-@\uff1d") == excel_safe
+    assert "'plain'" in fields
+
+
+def test_a_name_with_and_without_an_apostrophe_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("image,'=c,d\n=a,1,\n'=a,,0\nb,1,1\n")
+    table = LabelTable(["=a", "b"], ["=c", "d"], [[1, -1], [1, 1]])
+    assert read_labels(path) == table
 
 
 def test_tables_that_cannot_be_written(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 import typer
 
 from partlabel.base.errors import InputError, count
+from partlabel.cli.labels import ExcelSafe, check_excel_safe
 from partlabel.cli.reading import reads_labels
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def predict(
         ),
     ] = None,
     to: To = "cells",
+    excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Label images with a run: a value and a score for each class.
@@ -151,9 +153,10 @@ def predict(
     from partlabel.labels.formats import write_labels
     from partlabel.output.display import describe
 
+    check_excel_safe(out, to, excel_safe)
     _check_free(out, overwrite)
     table = api.predict(run, list(images), threshold=threshold)
-    write_labels(table, out, to)
+    write_labels(table, out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(table)}")
 
 
@@ -171,6 +174,7 @@ def complete(
     ] = None,
     images: Images = None,
     to: To = "cells",
+    excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
     cache: Cache = None,
 ) -> None:
@@ -203,7 +207,7 @@ def complete(
     completion = api.complete(
         run, min_precision=min_precision, guarantee=basis, images=images, cache=cache
     )
-    _, _, suspects = completion.save(out, to)
+    _, _, suspects = completion.save(out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(completion.table)}")
     show_completion(completion)
     if completion.suspects:

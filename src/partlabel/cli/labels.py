@@ -34,6 +34,14 @@ To = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for use in scripts.")]
+ExcelSafe = Annotated[
+    bool,
+    typer.Option(
+        "--excel-safe",
+        help="In CSV files, write an apostrophe before names that start with =, +, - or @, so that "
+        "spreadsheets show them instead of running them as formulas. Reading removes it.",
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option("--seed", help="Seed of the random choices. The same seed gives the same result."),
@@ -152,6 +160,7 @@ def simulate(
     split: HiddenSplit = None,
     holdout: Holdout = 0.0,
     to: To = None,
+    excel_safe: ExcelSafe = False,
     as_json: Json = False,
     *,
     reading: "ReadOptions",
@@ -168,7 +177,7 @@ def simulate(
     options = {"parts": parts, "full": full, "tags": tags}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     simulation.check(strategy, proportion, holdout, per_image=per_image, **given)
-    check_target(out, to, [labels])
+    check_target(out, to, [labels], excel_safe)
     truth = read(labels, reading, quiet=as_json).table
     table = simulation.hide(
         truth, strategy, proportion, seed, split, holdout, per_image=per_image, **given
@@ -176,7 +185,7 @@ def simulate(
     inverted = int((truth.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
     if not formats.target_format(out, to).holds_origins and not len(truth.origins):
         table = table.without_origins()  # the names of parts, which nobody asked to keep
-    lost = formats.write_labels(table, out, to)
+    lost = formats.write_labels(table, out, to, excel_safe=excel_safe)
     if not as_json and table.splits is not None:
         terminal.say(display.split_line(inspection.split_summaries(table)))
     if not as_json and inverted:
@@ -279,12 +288,25 @@ def report_reading(path: Path, reading: "Reading", format: str | None, *, quiet:
             terminal.say(f"  note: {remark}")
 
 
-def check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
-    """Raise an error for a wrong output path, before anything is read."""
+def check_excel_safe(out: Path, to: str | None, excel_safe: bool) -> None:
+    """Raise an error if the format of a new file is unclear, or ``--excel-safe`` has no effect."""
     from partlabel.base.errors import FileError
     from partlabel.labels.formats import target_format
 
-    target_format(out, to)
+    chosen = target_format(out, to)
+    if excel_safe and not chosen.writes_text_table(out):
+        raise FileError(
+            out,
+            f"--excel-safe is for CSV files, and the format '{chosen.name}' writes none here; "
+            "leave it out",
+        )
+
+
+def check_target(out: Path, to: str | None, inputs: list[Path], excel_safe: bool = False) -> None:
+    """Raise an error for a wrong output path, before anything is read."""
+    from partlabel.base.errors import FileError
+
+    check_excel_safe(out, to, excel_safe)
     if any(out.resolve() == path.resolve() for path in inputs):
         raise FileError(out, "is an input file; write to another file")
 

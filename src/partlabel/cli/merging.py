@@ -1,7 +1,9 @@
 """The commands that change label files: ``convert``, ``merge`` and ``edit``."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -11,6 +13,7 @@ from partlabel.base.errors import InputError, PartlabelWarning, count, one_of
 from partlabel.cli.labels import (
     READ_HELP,
     WRITE_HELP,
+    ExcelSafe,
     Json,
     Labels,
     Output,
@@ -68,6 +71,7 @@ def convert(
     rename: Rename = None,
     synonyms: Synonyms = None,
     hierarchy: Hierarchy = None,
+    excel_safe: ExcelSafe = False,
     as_json: Json = False,
     *,
     reading: "ReadOptions",
@@ -87,7 +91,7 @@ def convert(
         rename as rename_classes,
     )
 
-    check_target(out, to, [labels])
+    check_target(out, to, [labels], excel_safe)
     new_names = _renames(rename)
     same = read_synonyms(synonyms) if synonyms is not None else {}
     tree = read_hierarchy(hierarchy) if hierarchy is not None else None
@@ -98,7 +102,7 @@ def convert(
         implied = imply(table, tree)
         _report_implied(implied, quiet=as_json)
         table = implied.table
-    lost = formats.write_labels(table, out, to)
+    lost = formats.write_labels(table, out, to, excel_safe=excel_safe)
     report_written(out, table, lost, as_json)
 
 
@@ -141,6 +145,7 @@ def merge(
     rename: Rename = None,
     synonyms: Synonyms = None,
     hierarchy: Hierarchy = None,
+    excel_safe: ExcelSafe = False,
     as_json: Json = False,
     *,
     reading: "ReadOptions",
@@ -166,7 +171,7 @@ def merge(
     )
     if corrections and conflict is not None:
         raise InputError("--corrections takes the later label; leave out --conflict")
-    check_target(out, to, [entry.path for entry in plan.files])
+    check_target(out, to, [entry.path for entry in plan.files], excel_safe)
     result = merge_files(
         plan,
         corrections=corrections,
@@ -181,10 +186,11 @@ def merge(
         table = table.without_origins()  # names of files, which nobody asked to keep
     numbers = {"conflicts": result.table.conflicts, "split_conflicts": result.table.split_conflicts}
     if corrections:
-        lost = _write_with_journal(result, table, out, to, quiet=as_json)
+        write = partial(formats.write_labels, format=to, shown_as=out, excel_safe=excel_safe)
+        lost = _write_with_journal(result, table, out, write, quiet=as_json)
         numbers = {"changed": sum(len(step.changes) for step in result.corrected)}
     else:
-        lost = formats.write_labels(table, out, to)
+        lost = formats.write_labels(table, out, to, excel_safe=excel_safe)
     report_written(out, table, lost, as_json, **numbers)
     if not keeps_origins and not as_json:
         say("to keep the origin of each label, write a .parquet file, or use --to cells")
@@ -202,6 +208,7 @@ def edit(
         ),
     ],
     to: To = None,
+    excel_safe: ExcelSafe = False,
     as_json: Json = False,
     *,
     reading: "ReadOptions",
@@ -214,7 +221,7 @@ def edit(
     from partlabel.labels import formats
     from partlabel.labels.corrections import set_unknown
 
-    check_target(out, to, [labels, unknown])
+    check_target(out, to, [labels, unknown], excel_safe)
     table = read(labels, reading, quiet=as_json).table
     table, changed, missing = set_unknown(table, unknown)
     if not as_json:
@@ -222,7 +229,7 @@ def edit(
     if missing:
         message = f"{unknown}: {count(missing, 'row')} about images that {labels} lacks"
         warnings.warn(message, PartlabelWarning, stacklevel=1)
-    lost = formats.write_labels(table, out, to)
+    lost = formats.write_labels(table, out, to, excel_safe=excel_safe)
     report_written(out, table, lost, as_json, changed=changed, missing=missing)
 
 
@@ -284,19 +291,23 @@ def _report_implied(implied: "Implied", *, quiet: bool) -> None:
 
 
 def _write_with_journal(
-    result: "MergedFiles", table: "LabelTable", out: Path, to: str | None, *, quiet: bool
+    result: "MergedFiles",
+    table: "LabelTable",
+    out: Path,
+    write: Callable[["LabelTable", Path], list[str]],
+    *,
+    quiet: bool,
 ) -> list[str]:
     """Write corrected labels, and beside them the journal with the labels that were replaced."""
     from partlabel.base.files import atomic_group
     from partlabel.base.terminal import say
-    from partlabel.labels import formats
     from partlabel.labels.journal import journal_of, read_journal, write_journal
 
     journal, first = journal_of(out), result.parts[0].entry.path
     earlier = read_journal(journal) or read_journal(journal_of(first))
     changes = [change for step in result.corrected for change in step.changes]
     with atomic_group([out, journal]) as (new_table, new_journal):
-        lost = formats.write_labels(table, new_table, to, shown_as=out)
+        lost = write(table, new_table)
         write_journal(new_journal, earlier, changes)
     if not quiet:
         say(f"wrote {journal}: {count(len(changes), 'earlier label')} added")

@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import ExifTags
 
 from partlabel.base.errors import FileError, InputError
-from partlabel.images.decoding import SUFFIXES, open_image
+from partlabel.images.decoding import SUFFIXES, named_warnings, open_image
 from partlabel.images.matching import FileNames, Match
 
 NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
@@ -36,7 +36,16 @@ class ImageFiles:
 
     @cached_property
     def names(self) -> list[str]:
-        """Paths relative to the folder, with ``/``, sorted."""
+        """Paths relative to the folder, with ``/``, sorted; only those that are valid text."""
+        return [name for name in self._listed if is_text(name)]
+
+    @cached_property
+    def undecodable(self) -> list[str]:
+        """The other paths, whose bytes are not UTF-8, so that no id can name them; escaped."""
+        return [escaped(name) for name in self._listed if not is_text(name)]
+
+    @cached_property
+    def _listed(self) -> list[str]:
         follow = not os.environ.get(NO_SYMLINKS)
         return sorted(_list_images(self.folder, "", follow=follow, parents=frozenset()))
 
@@ -63,6 +72,27 @@ class ImageFiles:
     @cached_property
     def _file_names(self) -> FileNames:
         return FileNames(self.names, str(self.folder.resolve()))
+
+
+def is_text(path: str | os.PathLike[str]) -> bool:
+    """Whether the bytes of a path are valid UTF-8; label files can only hold such names."""
+    name = os.fspath(path)
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def escaped(path: str | os.PathLike[str]) -> str:
+    r"""A path with bytes that are not UTF-8 as escape sequences.
+
+    >>> escaped(os.fsdecode(b"photos/\xff.png"))
+    'photos/\\xff.png'
+    """
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _list_images(
@@ -124,7 +154,7 @@ def unreadable(paths: list[Path], done: Callable[[int], object] = int) -> dict[P
     ``done`` is called after each image with the number of images checked so far.
     """
     reasons = {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with named_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
         results = zip(paths, pool.map(why_unreadable, paths), strict=True)
         for number, (path, reason) in enumerate(results, start=1):
             if reason is not None:

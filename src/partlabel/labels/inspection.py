@@ -198,6 +198,9 @@ def _check_files(
         found=sum(path is not None for path in paths.values()),
         missing=[name for name, path in paths.items() if path is None],
         unreadable={name: broken[path] for name, path in paths.items() if path in broken},
-        unmentioned=[name for name in files.names if files.folder / name not in mentioned],
+        unmentioned=[
+            *(name for name in files.names if files.folder / name not in mentioned),
+            *files.undecodable,
+        ],
         spellings=spellings(matches),
     )

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from partlabel.base.errors import InputError
+from partlabel.base.allocation import file_limit
+from partlabel.base.errors import InputError, data_size
 from partlabel.base.files import atomic_file
+from partlabel.labels.arrow_size import expanded_size
 from partlabel.labels.cells import CHOSEN, NOT_ASKED, Cells, Details
 from partlabel.labels.names import Names
 from partlabel.labels.table import LabelTable
@@ -53,8 +55,19 @@ def save(table: LabelTable, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> LabelTable:
-    """Map the table at ``path`` into memory."""
+    """Map the table at ``path`` into memory.
+
+    :func:`save` does not compress, but other programs may, and then the table is expanded in
+    memory. One that would need more than half of the memory of this computer is an error, before it
+    is read.
+    """
     try:
+        need, limit = expanded_size(path), file_limit()
+        if need > limit:
+            raise InputError(
+                f"{path}: its compressed columns need {data_size(need)}, and the limit is half of "
+                f"the memory here, {data_size(limit)}; save it without compression"
+            )
         batches = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
         header = json.loads((batches.schema.metadata or {})[b"partlabel"])
         version = header["version"]

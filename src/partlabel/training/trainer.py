@@ -341,11 +341,11 @@ class Trainer:
         state = load_state(self.checkpoint)
         try:
             self.progress = Progress(**state["progress"])
-            self.model.load_state_dict(state["model"], strict=False)
+            self.model.load_trained(state["model"])
             self.method.load_state_dict(state["method"])
-            self.best_weights, self.broken = state["best"], state["broken"]
+            self.best_weights, self.broken = dict(state["best"]), dict(state["broken"])
             if self.teacher is not None:
-                self.teacher.load_state_dict(state["teacher"], strict=False)
+                self.teacher.load_trained(state["teacher"])
             if self.progress.stage < len(self.stages):
                 self._begin_stage()
                 restore(self.steps.optimizer, state["optimizer"])

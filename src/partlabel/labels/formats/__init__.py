@@ -20,6 +20,7 @@ from partlabel.labels.formats.class_folders import ClassFolders
 from partlabel.labels.formats.coco import Coco, Lvis
 from partlabel.labels.formats.cvat import Cvat
 from partlabel.labels.formats.format import Format
+from partlabel.labels.formats.formulas import quoted_table
 from partlabel.labels.formats.hf_disk import HfDisk, HfDiskLists
 from partlabel.labels.formats.imagefolder import ImageFolder
 from partlabel.labels.formats.label_studio import LabelStudio
@@ -172,6 +173,7 @@ def write_labels(
     format: str | None = None,
     *,
     shown_as: PathLike | None = None,
+    excel_safe: bool = False,
 ) -> list[str]:
     """Write a label file atomically; warn about information that the format cannot hold.
 
@@ -179,6 +181,8 @@ def write_labels(
         path: the file, or the new folder for the formats that are folders.
         format: one of ``FORMATS``; None chooses it by the suffix of the file name.
         shown_as: the path in messages, if ``path`` is temporary.
+        excel_safe: whether names in CSV files that a spreadsheet would run as formulas get an
+            apostrophe, which the readers take off; other files are not affected.
 
     Returns:
         Descriptions of the information that was lost; empty if nothing was.
@@ -191,6 +195,8 @@ def write_labels(
             f"{shown_as or path}: the format '{chosen.name}' cannot hold {', nor '.join(lost)}"
         )
         warnings.warn(message, PartlabelWarning, stacklevel=2)
+    if chosen.writes_text_table(path):
+        table = quoted_table(table, excel_safe=excel_safe)
     chosen.write(table, path)
     return lost
 

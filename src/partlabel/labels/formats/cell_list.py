@@ -82,11 +82,15 @@ class CellList(Format):
     def write(self, table: LabelTable, path: Path) -> None:
         """Write Parquet if the suffix is .parquet, else CSV."""
         content = _as_arrow(table)
-        if path.suffix.lower() == ".parquet":
+        if self.writes_text_table(path):
+            write_delimited(path, content.column_names, _text_rows(content))
+        else:
             with atomic_file(path) as stream:
                 pyarrow.parquet.write_table(content, stream)
-        else:
-            write_delimited(path, content.column_names, _text_rows(content))
+
+    def writes_text_table(self, path: Path) -> bool:
+        """Unless it is a Parquet file."""
+        return path.suffix.lower() != ".parquet"
 
 
 def _details(text: Delimited) -> tuple[Details, list[str]]:

@@ -19,6 +19,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from partlabel.base.errors import count
+from partlabel.labels.formats.formulas import unquoted_column
 from partlabel.labels.formats.packing import packed_file, unpacked_suffix
 from partlabel.labels.formats.source import LONGEST_LINE, Source
 
@@ -184,7 +185,7 @@ def _parse(source: Source) -> Delimited:
     except pa.ArrowException as error:
         raise _parse_error(source, str(error)) from None
     columns = [column.unify_dictionaries().combine_chunks() for column in table.itercolumns()]
-    return Delimited(source, header, columns)
+    return Delimited(source, header, [unquoted_column(column) for column in columns])
 
 
 def _parse_error(source: Source, message: str) -> Exception:

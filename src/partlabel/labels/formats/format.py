@@ -47,6 +47,13 @@ class Format(ABC):
     def write(self, table: LabelTable, path: Path) -> None:
         """Write ``table`` to ``path`` atomically."""
 
+    def writes_text_table(self, path: Path) -> bool:
+        """Whether the file that :meth:`write` writes to ``path`` is read with ``read_delimited``.
+
+        Names that look like formulas are then written as ``formulas.py`` describes.
+        """
+        return False
+
     def drops(self, table: LabelTable) -> list[str]:
         """Descriptions of the parts of ``table`` that this format cannot hold, except origins."""
         return []

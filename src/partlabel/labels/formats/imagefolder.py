@@ -22,6 +22,7 @@ from partlabel.labels.formats.delimited import (
     write_delimited,
 )
 from partlabel.labels.formats.format import Format, drops_scores
+from partlabel.labels.formats.formulas import unquoted
 from partlabel.labels.formats.json_lines import read_objects
 from partlabel.labels.formats.lists import holds_lists
 from partlabel.labels.formats.packing import packed_file, unpacked_suffix
@@ -97,7 +98,7 @@ class ImageFolder(Format):
         if reserved:
             raise InputError(f"no class can be called '{reserved[0]}' in the hf format")
         suffix = unpacked_suffix(path)
-        if suffix in (".csv", ".tsv"):
+        if self.writes_text_table(path):
             write_delimited(path, _header(table), _rows(table))
         elif suffix == ".parquet":
             columns = _columns(table)
@@ -110,6 +111,10 @@ class ImageFolder(Format):
                 f"{path}: a file of the hf format is called metadata.jsonl, metadata.csv or "
                 "metadata.parquet"
             )
+
+    def writes_text_table(self, path: Path) -> bool:
+        """Only with the suffixes .csv and .tsv."""
+        return unpacked_suffix(path) in (".csv", ".tsv")
 
     def drops(self, table: LabelTable) -> list[str]:
         """Scores."""
@@ -168,7 +173,8 @@ def _words_per_statement(text: Delimited, name: str, stated: Stated) -> list[str
             where = text.line(int(np.flatnonzero(text.codes(column) == code)[0]))
             message = f"'{name}' must be a JSON object with a text for each class"
             raise text.source.error(message, where)
-        parsed.append(words)
+        is_text = text.source.kind == "text"  # where names of classes have apostrophes
+        parsed.append({unquoted(c): w for c, w in words.items()} if is_text else words)
     assert stated.record is not None  # a row has statements about many classes
     codes, classes = text.codes(column)[stated.record].tolist(), list(stated.classes)
     labels = stated.label.tolist()

@@ -14,6 +14,7 @@ from partlabel.base.errors import InputError, some
 from partlabel.labels import PRESENT, LabelTable, Names
 from partlabel.labels.formats.delimited import ABSENT_OR_PRESENT, write_delimited
 from partlabel.labels.formats.format import Format
+from partlabel.labels.formats.formulas import quoted
 from partlabel.labels.formats.json_lines import read_objects
 from partlabel.labels.formats.packing import packed_file, unpacked_suffix
 from partlabel.labels.formats.shape import expect
@@ -242,4 +243,5 @@ def _rows(table: LabelTable) -> Iterator[list[str]]:
     )
     for name, split, tags in tags_of_images(table):
         cell = json.dumps(tags, ensure_ascii=False) if as_json else ";".join(tags)
-        yield [name, cell] if split is None else [name, split, cell]
+        fields = [name, cell] if split is None else [name, split, cell]
+        yield [quoted(field, excel_safe=False) for field in fields]

@@ -55,6 +55,10 @@ class OpenImages(Format):
         )
         write_delimited(path, header, records)
 
+    def writes_text_table(self, path: Path) -> bool:
+        """Always."""
+        return True
+
     def drops(self, table: LabelTable) -> list[str]:
         """The scores of known labels and scores of exactly 0 or 1, splits, and names alone."""
         cells = table.cells

@@ -20,6 +20,7 @@ import pyarrow.parquet
 
 from partlabel.base.errors import FileError, InputError, one_of
 from partlabel.labels.formats import packing, spreadsheet
+from partlabel.labels.formats.formulas import unquoted
 from partlabel.labels.formats.reading_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -285,9 +286,9 @@ class Source:
 
     @cached_property
     def all_columns(self) -> list[str]:
-        """The first record of a text table, without spaces around the names."""
+        """The first record of a text table, without spaces and apostrophes around the names."""
         for _, fields in self.records():
-            return [field.strip() for field in fields]
+            return [unquoted(field.strip()) for field in fields]
         raise self.error("the file is empty")
 
     @cached_property

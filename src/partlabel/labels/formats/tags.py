@@ -70,6 +70,10 @@ class Tags(Format):
         header = ["image", *(["split"] if table.splits is not None else []), "tag"]
         write_delimited(path, header, _rows(table))
 
+    def writes_text_table(self, path: Path) -> bool:
+        """Always."""
+        return True
+
     def drops(self, table: LabelTable) -> list[str]:
         """Absent labels, scores, classes that are never present, and the order of the classes."""
         return drops_of_tags(table)

@@ -79,6 +79,10 @@ class Csv(Format):
         records = ([row[0], split, *row[1:]] for row, split in zip(rows, splits, strict=True))
         write_delimited(path, ["image", "split", *table.classes], records)
 
+    def writes_text_table(self, path: Path) -> bool:
+        """Always."""
+        return True
+
     def drops(self, table: LabelTable) -> list[str]:
         """Scores."""
         return drops_scores(table)
@@ -119,6 +123,10 @@ class CheXpert(Format):
         need_classes(table)
         rows = wide_rows(table, {1: "1.0", -1: "0.0", 0: ""})
         write_delimited(path, ["Path", *table.classes], rows)
+
+    def writes_text_table(self, path: Path) -> bool:
+        """Always."""
+        return True
 
     def drops(self, table: LabelTable) -> list[str]:
         """Scores and splits."""

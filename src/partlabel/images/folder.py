@@ -10,6 +10,7 @@ from PIL import ExifTags
 
 from partlabel.base.errors import FileError, InputError
 from partlabel.images.decoding import SUFFIXES, named_warnings, open_image
+from partlabel.images.matching import FileNames, Match
 
 NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
 """The environment variable that forbids symbolic links below image folders."""
@@ -57,35 +58,20 @@ class ImageFiles:
         * a file name, with or without suffix, that only one file in the folder and its subfolders
           has
         * an absolute path of a file in the folder
+        * one of these in another case, with other separators or in another Unicode form, or in
+          other folders, if only one file and only one of the ids is spelled like this
 
         No id leads out of the folder: only files that were listed below it are found.
         """
-        return [self._locate(name) for name in ids]
+        return [None if match is None else self.folder / match.file for match in self.match(ids)]
 
-    def _locate(self, name: str) -> Path | None:
-        root = self.folder.resolve()
-        for path in (name, name.removeprefix(f"{root}/"), name.removeprefix(f"{root.name}/")):
-            if path in self._known_names:
-                return self.folder / path
-            if with_suffix := self._by_path_without_suffix.get(path):
-                return self.folder / with_suffix
-        match = self._by_file_name.get(name)
-        return self.folder / match if match else None
+    def match(self, ids: Iterable[str]) -> list[Match | None]:
+        """The name of the file of each id, and how it was found; see :meth:`locate`."""
+        return self._file_names.match(ids)
 
     @cached_property
-    def _known_names(self) -> set[str]:
-        return set(self.names)
-
-    @cached_property
-    def _by_path_without_suffix(self) -> dict[str, str | None]:
-        return _unique_aliases((name.rsplit(".", 1)[0], name) for name in self.names)
-
-    @cached_property
-    def _by_file_name(self) -> dict[str, str | None]:
-        paths = [(Path(name), name) for name in self.names]
-        return _unique_aliases(
-            (alias, name) for path, name in paths for alias in (path.name, path.stem)
-        )
+    def _file_names(self) -> FileNames:
+        return FileNames(self.names, str(self.folder.resolve()))
 
 
 def is_text(path: str | os.PathLike[str]) -> bool:
@@ -139,14 +125,6 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself
         return False
-
-
-def _unique_aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-    """The name for each alias; None for an alias that occurs more than once."""
-    names: dict[str, str | None] = {}
-    for alias, name in pairs:
-        names[alias] = None if alias in names else name
-    return names
 
 
 def why_unreadable(path: Path) -> str | None:

@@ -46,7 +46,12 @@ def quoted_table(table: LabelTable, *, excel_safe: bool) -> LabelTable:
 
     splits = None if table.splits is None else names(table.splits)
     return LabelTable.from_cells(
-        names(table.ids), names(table.classes), table.cells, splits, check=False
+        names(table.ids),
+        names(table.classes),
+        table.cells,
+        splits,
+        names(Names(table.origins)),
+        check=False,
     )
 
 

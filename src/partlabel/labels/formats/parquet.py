@@ -32,9 +32,12 @@ def read_parquet(source: Source) -> Delimited:
     try:
         metadata = pyarrow.parquet.read_metadata(source.for_arrow())
         _check_size(source, metadata)
+        chosen = source.parquet_columns if source.options.ignore_columns else None
         # a long text that is stored once must not be repeated in memory for each row
         texts = [field.name for field in metadata.schema.to_arrow_schema() if _is_text(field.type)]
-        table = pyarrow.parquet.read_table(source.for_arrow(), read_dictionary=texts)
+        table = pyarrow.parquet.read_table(
+            source.for_arrow(), columns=chosen, read_dictionary=texts
+        )
         table.validate(full=True)
         columns = [_as_text(column) for column in table.itercolumns()]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

@@ -60,6 +60,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_labels(simulate.partial(full, 0.6, seed=0), folder / "labels.csv")
     more = LabelTable(["000000.png", "000200.png"], ["cow"], [[1], [-1]])
     write_labels(more, folder / "more-labels.csv")
+    write_labels(more, folder / "team.json", "coco")
+    (folder / "web.csv").write_text("image,tag\n000001.png,horse\n000002.png,cow\n")
     (folder / "difficult.csv").write_text(f"image,class\n000000.png,{full.classes[0]}\n")
     (folder / "corrected.csv").write_text(f"image,class,value\n000000.png,{full.classes[0]},1\n")
     return folder

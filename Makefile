@@ -4,11 +4,21 @@
 # make docs: build the documentation site into docs/_build/html
 # make exact: test exact results with other CPU kernels and numbers of threads
 # make dist: build the package, and install it in a new environment
+# make lock: write the exact versions and hashes of all packages, after a change of pyproject.toml
+# make locked: set up .venv from files with these hashes only
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check exact attack bench docs dist clean
+EXTRAS = $(shell $(PYTHON) -c 'import tomllib; \
+  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"], sep=",")')
+
+# Versions are exact, so that everyone tests the same. Hashes are not compared here: mirrors have
+# builds of their own, above all of torch (CPU, CUDA), which differ in their hashes and are as good.
+# `make locked` compares them.
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
+
+.PHONY: demo test check exact attack bench docs dist lock locked clean
 
 demo: .venv/.ready
 	rm -rf demo
@@ -55,16 +65,32 @@ dist: .venv/.release-ready
 clean:
 	rm -rf .venv demo build dist docs/_build
 
-.venv/.ready: pyproject.toml
+# Keeps the versions that still fit. `make lock UPGRADE=1` takes the newest ones.
+lock: .venv/.ready
+	mkdir -p build
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build/lock.json \
+	  $(if $(UPGRADE),,--constraint constraints.txt) --editable ".[$(EXTRAS)]"
+	$(BIN)/python .ci/lock.py build/lock.json
+
+# The second installation adds this package, and what a build of torch with CUDA needs besides.
+locked:
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement hashes.txt
+	$(INSTALL) ".[$(EXTRAS)]"
+	cp constraints.txt .venv/
+	touch .venv/.ready .venv/.release-ready .venv/.docs-ready
+
+.venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(INSTALL) ".[dev]"
+	cp constraints.txt .venv/
 	touch $@
 
 .venv/.release-ready: .venv/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[release]"
+	$(INSTALL) ".[release]"
 	touch $@
 
 # Sphinx is an extra of its own: neither the demo nor the tests need it
 .venv/.docs-ready: .venv/.ready
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(INSTALL) ".[docs]"
 	touch $@

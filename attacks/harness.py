@@ -264,7 +264,8 @@ class _Worker:
         self.folder.mkdir()
         try:
             rng = Random(f"{name} {self.seed} {number}")
-            attacks = self.campaign.attack(self.shared, self.folder, rng) or 1
+            number_of_attacks = self.campaign.attack(self.shared, self.folder, rng)
+            attacks = 1 if number_of_attacks is None else number_of_attacks
         except Failure as failure:
             message = str(failure)
         except Exception as error:

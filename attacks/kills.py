@@ -9,7 +9,7 @@ from typing import Any
 
 from attacks.harness import Child, Failure, command, make_scene, training
 
-COUNT = 250
+COUNT = 350  # with more than 500 kills
 LIMIT = 900.0
 
 _OPTIONS = {
@@ -124,7 +124,7 @@ def _written(name: str, shared: Shared, folder: Path) -> Written:
 
 
 def attack(shared: Shared, folder: Path, rng: Random) -> int:
-    """One training killed several times, or one command killed once."""
+    """One training killed several times, or one command killed once; return how often in fact."""
     if rng.random() < 0.5:
         return _kill_training(shared, folder, rng)
     return _kill_command(shared, folder, rng)
@@ -146,7 +146,7 @@ def _kill_training(shared: Shared, folder: Path, rng: Random) -> int:
         outcome.check((0, -9))
     command(*words, before=_save_often).check((0,))
     _same_run(name, shared.whole[name], out)
-    return max(kills, 1)
+    return kills
 
 
 def _same_run(name: str, whole: Path, cut: Path) -> None:
@@ -194,7 +194,7 @@ def _kill_command(shared: Shared, folder: Path, rng: Random) -> int:
     for file, content in written.after.items():
         if name != "report" and (out / file).read_bytes() != content:
             raise Failure(f"{name} after a kill: {file} differs")
-    return 1
+    return int(killed)
 
 
 def _whole_files(name: str, written: Written, out: Path) -> None:

@@ -124,8 +124,9 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
         return
     _run("evaluate", run, "--reserved")
     _run("complete", run, "-o", folder / "completed.csv", "--min-precision", "0.5")
-    # file names that are not text are refused
-    _run("predict", run, images, "-o", folder / "predicted.csv", refused=hostile_images)
+    predicted = folder / "predicted.csv"
+    _run("predict", run, images, "-o", predicted, "--excel-safe")
+    _check_formulas(predicted)
     _run("report", run)
     _check_report(run / "report.html")
     if rng.random() < 0.3:
@@ -156,6 +157,14 @@ def _run(*words: str | Path, refused: bool = False) -> Outcome:
         around = outcome.output[max(0, found.start() - 60) : found.end() + 20]
         raise Failure(f"partlabel {words[0]}: raw {found.group()!r} in {around!r}")
     return outcome
+
+
+def _check_formulas(path: Path) -> None:
+    """No field of a file for spreadsheets starts a formula."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        for field in (field for line in csv.reader(stream) for field in line):
+            if field.startswith(("=", "+", "-", "@")):
+                raise Failure(f"{path.name} has the formula {field!r}")
 
 
 def _check_report(path: Path) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from scipy.stats import ttest_rel
 
 from partlabel import LabelTable, metrics, read_labels, write_labels
+from partlabel.base.errors import InputError
 from partlabel.cli import main
 from partlabel.labels import simulate
 from partlabel.output.bench import read_spec, run_spec, tables
@@ -27,9 +28,12 @@ from partlabel.output.bench.spec import (
     combinations,
     edge_warnings,
     read_table,
+    strategy_of,
 )
 from partlabel.output.bench.tables import FIGURES
+from partlabel.training.checkpoint import load_state, same
 from partlabel.training.run import Run
+from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError
 
 
@@ -138,6 +142,83 @@ def test_bad_specs(
     assert message in capsys.readouterr().err
 
 
+SHORT = "{backbone: test_efficientnet, weights: none, frozen: all, size: 64, epochs: 1}"
+
+
+def test_the_same_number_of_labels_in_each_image(scene: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        f"""
+strategies: [{{strategy: partial, proportions: [0.4], per_image: true}}]
+settings: {SHORT}
+methods: [{{name: a, method: bce}}]
+"""
+    )
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    run_spec(spec, tmp_path / "out", cache=tmp_path / "cache", say=lambda message: None)
+    (cell,) = (tmp_path / "out" / "cells").iterdir()
+    training = Run(cell / "run").selection.training
+    assert set(np.diff(training.cells.starts)) == {2}  # of five classes
+
+
+def test_trainings_can_start_from_the_model_of_a_method(scene: Path, tmp_path: Path) -> None:
+    """One bce run per seed; a training with next to no learning rate stays what it starts from."""
+    (tmp_path / "s.yaml").write_text(
+        f"""
+strategies: [{{strategy: partial, proportions: [0.5]}}]
+seeds: [0, 1]
+settings: {SHORT}
+start: bce
+methods:
+  - {{name: a, method: an, settings: {{lr: 1.0e-30}}}}
+  - {{name: b, method: latent-noise, settings: {{lr: 1.0e-30}}}}
+  - {{name: c, method: an, start: none}}
+"""
+    )
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    benchmark = run_spec(spec, tmp_path / "out", cache=tmp_path / "cache", say=lambda message: None)
+    assert {line["method"] for line in benchmark.results} == {"a", "b", "c"}
+    folders = {path.name: path / "run" for path in (tmp_path / "out" / "cells").iterdir()}
+
+    def weights(name: str, seed: int) -> dict[str, Any]:
+        (folder,) = (
+            path
+            for cell, path in folders.items()
+            if cell.startswith(f"{name}-partial-0.5-seed{seed}")
+        )
+        state: dict[str, Any] = load_state(folder / "best.safetensors")
+        return state
+
+    for seed in (0, 1):
+        start = weights("start_bce", seed)
+        assert same(weights("a", seed), start)
+        noise = weights("b", seed)
+        for part in ("weight", "bias"):
+            assert same(noise[f"head.visual.{part}"], start[f"head.classifier.{part}"])
+        assert not same(weights("c", seed), start)
+    assert not same(weights("start_bce", 0), weights("start_bce", 1))
+
+
+def test_a_start_that_does_not_fit_is_an_error(scene: Path, tmp_path: Path) -> None:
+    labels, images = scene / "labels.csv", scene / "images"
+    tiny: dict[str, Any] = {
+        "method": "bce", "backbone": "test_efficientnet", "weights": "none", "frozen": "all",
+        "size": 64, "epochs": 1, "cache": tmp_path / "cache",
+    }  # fmt: skip
+    train(labels, images, tmp_path / "start", **tiny)
+    for changes, message in (
+        ({"size": 96}, "has size 64, and this training 96"),
+        ({"method": "fast0tag"}, "shares no trained weights"),
+        ({"start": str(tmp_path / "none")}, "no finished run"),
+    ):
+        arguments = {"start": str(tmp_path / "start"), **tiny, **changes}
+        with pytest.raises(InputError, match=message):
+            train(labels, images, tmp_path / "run", **arguments)
+    table = read_labels(labels)
+    fewer = LabelTable(list(table.ids), [f"x{name}" for name in table.classes], table.dense())
+    with pytest.raises(InputError, match="has other classes"):
+        train(fewer, images, tmp_path / "run", start=str(tmp_path / "start"), **tiny)
+
+
 def test_an_entry_can_have_its_own_choice_and_leave_out_strategies(
     scene: Path, tmp_path: Path
 ) -> None:
@@ -152,7 +233,7 @@ methods:
 """
     )
     spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
-    names = [(entry.name, strategy, share) for entry, strategy, share in combinations(spec)]
+    names = [(one.entry.name, one.strategy, one.proportion) for one in combinations(spec)]
     assert names == [
         *(("a", strategy, share) for strategy, share in LABELS),
         *(("b", strategy, share) for strategy, share in LABELS[1:]),
@@ -350,10 +431,26 @@ def test_special_characters_are_escaped() -> None:
     results = [result("a|b", mAP=0.5), result("[c]", mAP=0.25), result("d", mAP=math.nan)]
     summary = tables(results, ["mAP"], "[c]")
     assert summary.markdown().splitlines()[2] == r"| a\|b | **50.00** |"
+    assert summary.markdown().splitlines()[3] == r"| \[c\] | 25.00 |"
+    assert summary.latex().splitlines()[5] == r"{[}c] & 25.00 \\"  # else an argument of the row end
     assert summary.sheets[0].rows[2] == ["d", ""]
     out = io.StringIO()
     Console(file=out, width=200).print(on_terminal(summary.sheets[1]))
     assert "difference to [c]" in out.getvalue()
+
+
+def test_markup_in_names_is_shown_as_it_is() -> None:
+    name = "<img src=x onerror=alert(1)> [a](javascript:b) *c* `d` _e_ f_g\nh"
+    summary = tables([result(name, mAP=0.5), {**result(name), "error": name}], ["mAP"])
+    text = summary.markdown()
+    shown = r"&lt;img src=x onerror=alert(1)&gt; \[a\](javascript:b) \*c\* \`d\` \_e\_ f_g h"
+    assert text.splitlines()[2].startswith(f"| {shown} |")
+    assert text.splitlines()[-1].endswith(f"): {shown}")
+    (row,) = [line for line in summary.latex().splitlines() if "img" in line]
+    assert row.startswith(
+        r"\textless{}img src=x onerror=alert(1)\textgreater{} {[}a](javascript:b)"
+    )
+    assert r"{*}c{*}" in row
 
 
 def test_differences_have_the_p_value_of_a_paired_test() -> None:
@@ -455,3 +552,17 @@ def test_a_figure_of_zero_counts_in_the_gap() -> None:
     high = [result("high", 0, 0.4), result("high", 1, 0.6)]
     text = tables([*low, *own, *high], ["OF1"], "low", "high").markdown()
     assert "| own | 33.33 |" in text  # and not 0, as over the second seed alone
+
+
+def test_strategies_with_options_have_titles_and_reach_the_simulation() -> None:
+    strategies = [
+        {"strategy": "merged"},
+        {"strategy": "merged", "parts": 3},
+        {"strategy": "mixed", "full": 0.5, "tags": 0.25},
+    ]
+    methods = [{"name": "bce", "method": "bce"}]
+    spec = Spec.model_validate({"strategies": strategies, "methods": methods})
+    titles = [combination.strategy for combination in combinations(spec)]
+    assert titles == ["merged", "merged-parts3", "mixed-full0.5-tags0.25"]
+    assert strategy_of(spec, titles[1]).options == {"parts": 3}
+    assert strategy_of(spec, "single-positive").options == {}

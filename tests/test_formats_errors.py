@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from partlabel import LabelTable, read_labels, write_labels
 from partlabel.base.errors import InputError
+from partlabel.labels.arrow_size import expanded_size
 from partlabel.labels.formats import FORMATS, read
 from partlabel.labels.formats.source import LONGEST_LINE
 from partlabel.labels.storage import check
@@ -48,7 +49,8 @@ CSV = [
         "(its header is 'name, cat'); rename the first column to 'image', or use --format",
     ),
     (",image,cat\n0,a,1\n", "write it without an index"),
-    ("image,class\na,cat\n", "one row per label has the columns image,class,value"),
+    ("image,cat\na,cat\n", "columns that are no classes are left out with --ignore-columns cat"),
+    ("image,cat\na,1\nb,x\n", "if the column is not a class, leave it out with --ignore-columns"),
     ("image,cat,dog\na,1,5\nb,7,1\n", "line 2, column 'dog': '5'"),
     ('image,cat\n"a,1\n', "line 2: 1 field, but the header has 2"),
     ('image,"c\nd"\na,1\n', "control characters or line breaks"),
@@ -89,11 +91,29 @@ def test_other_tables_with_a_file_column_match_no_format(content: str, tmp_path:
     assert "matches no label format" in error_of(tmp_path / "t.csv", content)
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (",x,1,", "line 2, column 'image': '' is not allowed; an image needs a name"),
+        ("a,,1,", "line 2, column 'class': '' is not allowed; a class needs a name"),
+        (",,,", "line 2, column 'image'"),
+        ("a,x,1,often", "line 2, column 'asked': 'often' is not allowed; write random, chosen"),
+    ],
+)
+def test_rows_of_cells_without_names(row: str, message: str, tmp_path: Path) -> None:
+    assert message in error_of(tmp_path / "t.csv", f"image,class,value,asked\n{row}\nb,y,0,\n")
+
+
+def test_cells_of_an_image_in_two_splits(tmp_path: Path) -> None:
+    text = "image,class,value,split\na,x,1,train\na,y,1,\na,z,1,test\n"
+    assert "line 2: image 'a' is in two splits" in error_of(tmp_path / "t.csv", text)
+
+
 def test_classes_called_yes_and_no(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,class,value\na,yes,1\na,no,0\n")
     table = read_labels(tmp_path / "t.csv")
-    assert list(table.classes) == ["no", "yes"]
-    assert table.dense().tolist() == [[-1, 1]]
+    assert list(table.classes) == ["yes", "no"]
+    assert table.dense().tolist() == [[1, -1]]
 
 
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
@@ -183,7 +203,7 @@ def test_label_studio(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ('{"file_name": "a", "x": 1}\n{"file_name": "b", "x": 2}\n', "line 2, column 'x': '2'"),
-        ('{"file_name": "a", "x": "a cat"}\n', "remove other columns"),
+        ('{"file_name": "a", "x": "a cat"}\n', "--ignore-columns x"),
         ('{"file_name": "a", "x": 1}\n[1]\n', "line 2: expected a JSON object"),
         ('{"file_name": "a", "x": 1}\n{"file_name"\n', "line 2: not valid JSON"),
         ('{"file_name": null, "x": 1}\n', "an image needs a name"),
@@ -354,6 +374,12 @@ def test_a_damaged_saved_table_is_an_error(tmp_path: Path) -> None:
 SAMPLES = {
     "csv": b"image,split,cat,dog\na.jpg,train,1,0\nb.jpg,val,,1\n",
     "cells": b"image,class,value,score,source\na,cat,1,0.5,model\nb,dog,,0.1,\n",
+    "tags": b"image,split,tag\na.jpg,train,cat\na.jpg,train,dog\nb.jpg,val,\n",
+    "lists": b"image,tags,by\na.jpg,cat;dog,x\nb.jpg,,y\n",
+    "lists-json": b'image,tags\na.jpg,"[""cat"", ""dog""]"\nb.jpg,[]\n',
+    "lists-jsonl": b'{"image": "a", "labels": ["cat", "dog"]}\n{"image": "b", "labels": []}\n',
+    "names": b"image\na.jpg\nb.png\n",
+    "cvat": b'<annotations><image id="0" name="a"><tag label="x"/></image></annotations>',
     "open-images": b"ImageID,Source,LabelName,Confidence\na,machine,/m/1,0.3\nb,v,/m/2,1\n",
     "coco": coco().encode(),
     "lvis": coco(images=[{"id": 1, "file_name": "a", "neg_category_ids": []}]).encode(),
@@ -377,7 +403,7 @@ def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
         content[start:end] = draw(
             st.one_of(special, st.binary(max_size=4), st.just(bytes(content[start:end] * 2)))
         )
-    return format, bytes(content)
+    return format.split("-json")[0], bytes(content)
 
 
 @pytest.mark.filterwarnings("ignore:.*read as Latin-1")
@@ -437,6 +463,67 @@ def test_a_small_file_with_very_many_rows_is_not_read(
     }
     pq.write_table(pa.table({**columns, "value": same}), path)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr("partlabel.labels.formats.parquet.physical_memory", lambda: 100_000_000)
-    with pytest.raises(InputError, match=r"1,000,000 rows x 3 columns need about 0\.1 GB"):
+    monkeypatch.setattr("partlabel.base.allocation.physical_memory", lambda: 100_000_000)
+    with pytest.raises(InputError, match=r"1,000,000 rows x 3 columns need about 96 MB.* 50 MB"):
         read_labels(path)
+
+
+def test_a_small_file_with_long_texts_is_measured_or_kept_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, same = tmp_path / "t.parquet", pa.array(np.zeros(10_000, dtype=np.int32))
+    one_text = pa.DictionaryArray.from_arrays(same, pa.array(["c" * 10_000]))
+    images = pa.array([f"image {i}" for i in range(10_000)])
+    pq.write_table(pa.table({"image": images, "class": one_text, "value": same}), path)
+    before = pa.default_memory_pool().max_memory()
+    assert read_labels(path).shape == (10_000, 1)
+    assert pa.default_memory_pool().max_memory() < before + 50_000_000  # not 100 MB
+    texts = pa.array([str(i) * 1000 for i in range(1000)])
+    table = pa.table({"image": texts, "class": texts, "value": same[:1000]})
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 500_000
+    monkeypatch.setattr("partlabel.base.allocation.physical_memory", lambda: 4_000_000)
+    with pytest.raises(InputError, match=r"need about .* MB, and the limit .* 2 MB"):
+        read_labels(path)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_compressed_arrow_file_is_measured_before_it_is_read(
+    compression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, images = tmp_path / "t.arrow", 200_000
+    ids = [f"{i:06}" for i in range(images)]
+    table = LabelTable(ids, ["c"], np.ones((images, 1), np.int8), splits=["a"] * images)
+    table.save(path)
+    batch = pa.ipc.open_file(path).get_batch(0)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, batch.schema, options=options) as writer,
+    ):
+        writer.write_batch(batch)
+    assert path.stat().st_size < batch.nbytes / 2
+    assert batch.nbytes <= expanded_size(path) < batch.nbytes * 1.01  # buffers are padded
+    assert read_labels(path) == table
+    monkeypatch.setattr("partlabel.base.allocation.physical_memory", lambda: 2_000_000)
+    with pytest.raises(InputError, match=r"t\.arrow: its compressed columns need .*the limit"):
+        read_labels(path)
+    table.save(path)
+    assert expanded_size(path) == 0
+    assert read_labels(path) == table  # mapped, not expanded
+
+
+def test_damaged_headers_of_an_arrow_file_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "t.arrow"
+    LabelTable(["a", "b"], ["c"], [[1], [-1]], splits=["x", "y"]).save(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content), 3):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            assert expanded_size(path) < 2**63 * 100
+        except ValueError as error:
+            assert str(error)  # noqa: PT017

@@ -1,14 +1,17 @@
 """The label decoder equals a plain implementation of attention, and has its stated properties."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from partlabel.models.heads import HEADS, LabelDecoder, class_maps_of
+from partlabel.models.heads.decoder import QueryAttention
 
 
-def decoder(features: int = 12, classes: int = 5, **more: int) -> LabelDecoder:
+def decoder(features: int = 12, classes: int = 5, **more: Any) -> LabelDecoder:
     torch.manual_seed(0)
     return LabelDecoder(features, classes, width=8, heads=2, **more).eval()
 
@@ -34,10 +37,26 @@ def norm(layer: torch.nn.LayerNorm, x: Tensor) -> Tensor:
     return centred / spread * layer.weight + layer.bias
 
 
-def test_equals_a_plain_implementation_of_attention() -> None:
-    head = decoder().double()
+def sines(rows: int, columns: int) -> Tensor:
+    """Encodings of width 8 of the positions of a map, number by number."""
+    code = np.zeros((rows, columns, 8))
+    for row, column in np.ndindex(rows, columns):
+        for first, place in ((0, row), (4, column)):
+            for i in range(2):
+                code[row, column, first + i] = np.sin(place / 10000 ** (i / 2))
+                code[row, column, first + 2 + i] = np.cos(place / 10000 ** (i / 2))
+    return torch.from_numpy(code)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_equals_a_plain_implementation_of_attention(layers: int, encoded: bool) -> None:
+    head = decoder(layers=layers, positions=encoded, feedforward=6).double()
+    assert head.encoder.linear1.out_features == 6
     maps = torch.randn(1, 12, 3, 2, dtype=torch.float64)
     positions = torch.relu(head.shrink(maps[0].flatten(1).T))
+    if encoded:
+        positions = positions + sines(3, 2).flatten(0, 1)
     encoder = head.encoder
     mixed, _ = attention(
         positions, positions, encoder.self_attn.in_proj_weight, encoder.self_attn.in_proj_bias
@@ -46,14 +65,19 @@ def test_equals_a_plain_implementation_of_attention() -> None:
     positions = norm(
         encoder.norm2, positions + encoder.linear2(torch.relu(encoder.linear1(positions)))
     )
-    gathered, weights = attention(
-        head.queries, positions, head.attend.in_proj_weight, head.attend.in_proj_bias
-    )
-    first, second = head.norms
-    assert isinstance(first, torch.nn.LayerNorm)
-    assert isinstance(second, torch.nn.LayerNorm)
-    attended = norm(first, head.queries + head.attend.out_proj(gathered))
-    embedded = norm(second, attended + head.mlp(attended))
+    embedded: Tensor = head.queries
+    assert len(head.layers) == layers
+    for layer in head.layers:
+        assert isinstance(layer, QueryAttention)
+        attend = layer.attend
+        gathered, weights = attention(
+            embedded, positions, attend.in_proj_weight, attend.in_proj_bias
+        )
+        first, second = layer.norms
+        assert isinstance(first, torch.nn.LayerNorm)
+        assert isinstance(second, torch.nn.LayerNorm)
+        attended = norm(first, embedded + attend.out_proj(gathered))
+        embedded = norm(second, attended + layer.mlp(attended))
     with torch.no_grad():
         torch.testing.assert_close(head.embed(maps)[0], embedded)
         torch.testing.assert_close(head.class_maps(maps)[0].flatten(1), weights - 1 / 6)
@@ -100,9 +124,13 @@ def test_projected_embeddings_have_unit_length() -> None:
     np.testing.assert_allclose(lengths.numpy(), 1, rtol=1e-5)
 
 
-def test_weights_with_the_old_name_of_the_mlp_are_loaded() -> None:
+@pytest.mark.parametrize("mlp", ["mlp.", "think."])
+def test_weights_with_old_names_are_loaded(mlp: str) -> None:
     state = decoder().state_dict()
-    old = {name.replace("mlp.", "think."): value for name, value in state.items()}
+    old = {
+        name.replace("layers.0.", "").replace("mlp.", mlp): value for name, value in state.items()
+    }
+    assert f"{mlp}0.weight" in old
     head = LabelDecoder(12, 5, width=8, heads=2)
     torch.nn.ModuleDict({"head": head}).load_state_dict({f"head.{n}": v for n, v in old.items()})
     for name, value in head.state_dict().items():

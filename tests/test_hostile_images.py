@@ -8,11 +8,14 @@ import zlib
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
-from partlabel.base.errors import InputError
-from partlabel.images.folder import ImageFiles, why_unreadable
+from partlabel import LabelTable, read_labels, write_labels
+from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.images.folder import ImageFiles, unreadable, why_unreadable
 from partlabel.images.pictures import BrokenPictureError, read_picture
+from partlabel.labels.formats import Notes
+from partlabel.labels.inspection import inspect
 
 EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
 %%BoundingBox: 0 0 8 8
@@ -113,17 +116,37 @@ def test_large_images_are_made_smaller_first_with_nearly_the_same_result(tmp_pat
 
 
 def test_warnings_of_decoders_name_the_image(tmp_path: Path) -> None:
-    path = tmp_path / "odd.tif"
-    Image.new("RGB", (8, 8)).save(path)
-    content = bytearray(path.read_bytes())
-    (tmp_path / "cut.tif").write_bytes(content[:-2])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            read_picture(tmp_path / "cut.tif", 8)
-        except BrokenPictureError as error:
-            assert "cut.tif" in str(error)  # noqa: PT017
-    assert all("cut.tif" in str(warning.message) for warning in caught)
+    """Also those of threads, and each once."""
+    paths = [tmp_path / f"odd{i}.jpg" for i in range(20)]
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.new("RGB", (8, 8)).save(paths[0], exif=exif)
+    content = bytearray(paths[0].read_bytes())
+    entries = content.index(b"Exif") + 6 + 8  # after the name and the header
+    content[entries : entries + 2] = (200).to_bytes(2)  # more than there are
+    for path in paths:
+        path.write_bytes(content)
+    with pytest.warns(PartlabelWarning, match=r"odd0\.jpg: Corrupt EXIF data") as caught:
+        read_picture(paths[0], 8)
+    assert len(caught) == 1
+    with pytest.warns(PartlabelWarning, match="Corrupt EXIF data") as caught:
+        assert unreadable(paths) == {}
+    names = sorted(str(warning.message).split(":")[0] for warning in caught)
+    assert names == sorted(map(str, paths))
+
+
+def test_file_names_that_are_not_text_are_kept_apart(tmp_path: Path, photo: Path) -> None:
+    os.link(photo, os.fsencode(tmp_path) + b"/\xff.png")
+    os.link(photo, tmp_path / "é.png")
+    files = ImageFiles(tmp_path)
+    assert sorted(files.names) == sorted([photo.name, "é.png"])
+    assert files.undecodable == ["\\xff.png"]
+    table = LabelTable(["é"], ["c"], [[1]])
+    write_labels(table, tmp_path / "t.csv")
+    assert set(read_labels(tmp_path / "t.csv", images=tmp_path).ids) == {"é", photo.name}
+    result = inspect(table, Notes(), tmp_path)
+    assert result.files is not None
+    assert result.files.unmentioned == [photo.name, "\\xff.png"]
 
 
 def test_no_id_leads_out_of_the_folder(tmp_path: Path, photo: Path) -> None:

@@ -120,6 +120,17 @@ def test_means_over_cells(name: str, case: Any) -> None:
     assert torch_loss(name, logits, labels, **hyper) == expected
 
 
+@given(case=cases())
+def test_focal_on_known_labels_only(case: Any) -> None:
+    logits, labels = case
+    cells = [
+        CELLS["focal"][1](x, 2.0, 0.75)[0 if y == 1 else 2] if y else 0.0
+        for x, y in zip(logits.flat, labels.flat, strict=True)
+    ]
+    expected = pytest.approx(sum(cells) / len(cells), rel=1e-7, abs=1e-9)
+    assert torch_loss("focal", logits, labels, unknown="ignore") == expected
+
+
 def test_defaults_are_those_of_the_paper() -> None:
     logits, labels = np.array([[0.3, -1.2, 2.0]]), np.array([[1, 0, -1]])
     for name, (hyper, _) in CELLS.items():

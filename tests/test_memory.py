@@ -167,7 +167,9 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 def test_too_large_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
-    with pytest.raises(JobError, match="larger disk"):
+    with pytest.raises(
+        JobError, match="need 12 bytes, but only 10 bytes are free; put --out on a larger disk"
+    ):
         LabelMemory(table([[0], [0]]), tmp_path / "m")
 
 

@@ -1,5 +1,7 @@
 """Methods that count unknown labels as absent."""
 
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -68,6 +70,11 @@ class TestNegativeLabelSmoothing(MethodConformance):
 
 class TestFocal(MethodConformance):
     name = "focal"
+
+
+class TestFocalOnKnownLabels(MethodConformance):
+    name = "focal"
+    options: ClassVar[dict[str, Any]] = {"unknown": "ignore"}
 
 
 class TestAsymmetric(MethodConformance):

@@ -18,6 +18,7 @@ from partlabel.learning.methods.em import automatic_alpha
 from partlabel.learning.methods.em_apl import EmApl
 from partlabel.training.arguments import make_settings
 from partlabel.training.train import train
+from partlabel.training.trainer import Trainer
 
 
 class TestEntropyMaximization(MethodConformance):
@@ -134,6 +135,24 @@ def test_ablations_give_other_pseudo_labels() -> None:
         given_signs, given_values = method.pseudo.memory_of(1).read(np.arange(4), 1)
         assert given_signs[:, 0].tolist() == signs
         assert given_values[given_signs != 0] == pytest.approx(values)
+
+
+def test_early_stopping_makes_fewer_of_the_planned_rounds(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds have the size that was planned for all epochs, and those not reached are left out."""
+    values = iter([0.5, 0.6, 0.4, 0.3, 0.9, 0.9, 0.9, 0.9])
+    arguments = {**MethodConformance.tiny, "method": "em-apl", "options": {"warmup": 1}}
+    whole = train(scene / "partial.csv", scene / "images", tmp_path / "whole",
+                  **(arguments | {"epochs": 8}))  # fmt: skip
+    monkeypatch.setattr(Trainer, "_validate", lambda self, model: next(values))
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run",
+                **(arguments | {"epochs": 8, "patience": 2}))  # fmt: skip
+    assert len(run.history()) == 4
+    assert run.record.best_epoch == 2
+    sizes = [[line.get("pseudo_labels", 0) for line in one.history()] for one in (whole, run)]
+    assert sizes[1] == sizes[0][:4]
+    assert sum(sizes[1]) < sum(sizes[0]) / 2
 
 
 def test_no_epoch_for_pseudo_labels_is_an_error(scene: Path, tmp_path: Path) -> None:

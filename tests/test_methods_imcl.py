@@ -33,12 +33,22 @@ class TestImcl(MethodConformance):
 
 class TestWithoutWarmUp(MethodConformance):
     name = "imcl"
-    options: ClassVar[dict[str, Any]] = {"warmup": 0, "dictionary": 5, "gradient": "both", "k": 2}
+    options: ClassVar[dict[str, Any]] = {
+        "warmup": 0,
+        "dictionary": 5,
+        "gradient": "both",
+        "scale": "gradient",
+        "k": 2,
+    }
 
 
 class TestFixedImages(MethodConformance):
     name = "imcl"
-    options: ClassVar[dict[str, Any]] = {"images": "fixed", "graph": "identity"}
+    options: ClassVar[dict[str, Any]] = {
+        "images": "fixed",
+        "graph": "identity",
+        "features": "unit",
+    }
 
 
 class Maps(torch.nn.Module):
@@ -106,7 +116,7 @@ def dense(graph: LabelGraph) -> Any:
 def test_a_step_by_hand(with_side: bool, features: Any) -> None:
     side = np.array([[1, 0], [0, 1], [0, 1], [1, 0], [1, -1]]) if with_side else None
     options: dict[str, Any] = {"a": 3.0} if with_side else {}
-    method = InteractiveLearning(2.0, 0.3, 2, graph_lr=0.0, features=features, **options)
+    method = InteractiveLearning(2.0, 0.3, k=2, graph_lr=0.0, features=features, **options)
     method.prepare(task(side=side))
     model, batch = make_model(method), make_batch()
     parts = {name: float(part.detach()) for name, part in method.loss(model, batch).items()}
@@ -136,11 +146,11 @@ def test_side_information_changes_the_neighbours() -> None:
     batch = make_batch(labels)
     is_own_kind = {}
     for side_table in (None, side):
-        method = InteractiveLearning(graph="identity", k=2)
+        method = InteractiveLearning(graph="identity", k=2, features="unit")
         method.prepare(task(labels, side_table))
         current = {"rows": batch.rows, "labels": batch.labels}
         current["features"] = batch.views["weak"].mean(dim=(2, 3))
-        neighbours = method.double()._search(current, current).images[:, 0]
+        neighbours = method.double()._search(current, current, (0.1, 0.01)).images[:, 0]
         is_own_kind[side_table is not None] = neighbours % 2 == torch.arange(8) % 2
     assert bool(is_own_kind[True].all())
     assert not bool(is_own_kind[False].all())
@@ -161,7 +171,9 @@ def test_both_lambdas_0_are_logistic_regression() -> None:
 @pytest.mark.parametrize("gradient", ["neighbours", "both"])
 def test_which_images_get_a_gradient(gradient: Any) -> None:
     """One image has the other as its neighbour: only the neighbour gets a gradient, or both."""
-    method = InteractiveLearning(graph="identity", k=1, gradient=gradient, lambda_f=0)
+    method = InteractiveLearning(
+        graph="identity", k=1, gradient=gradient, lambda_f=0, features="raw"
+    )
     method.prepare(task())
     model = make_model(method)
     # below, the neighbour of the second image is removed; it is the neighbour of the first
@@ -192,7 +204,7 @@ def test_the_graph_is_trained_by_gradient_descent() -> None:
         [[0, 1, 2], [1, 0, 1], [2, 2, 2]]
     )  # a later entry of the class itself is unused
     weights = np.array([[0.5, 0.3, 0.2], [0.6, 0.4, 0.0], [1.0, 0.0, 0.0]], dtype=np.float32)
-    graph = LearnedGraph(LabelGraph(linked, weights)).double()
+    graph = LearnedGraph(LabelGraph(linked, weights), clip=False).double()
     labels, combined = (torch.from_numpy(rng.normal(size=(6, 3))) for _ in range(2))
     free = torch.from_numpy(weights).double().requires_grad_()
     spread = torch.stack([(combined[:, linked[j]] * free[j]).sum(dim=1) for j in range(3)], dim=1)
@@ -215,6 +227,80 @@ def test_the_graph_is_trained_by_gradient_descent() -> None:
             float(best[0]), rel=1e-2
         )
     assert bool((graph.weights[real == 0] == 0).all())
+
+
+def test_weights_of_the_graph_are_clipped() -> None:
+    linked, weights = np.array([[0, 1], [1, 0]]), np.array([[0.5, 0.5], [0.5, 0.5]])
+    labels, combined = torch.tensor([[9.0, -9.0]]), torch.tensor([[1.0, 1.0]])
+    graphs = {}
+    for clip in (False, True):
+        graphs[clip] = LearnedGraph(LabelGraph(linked, weights.astype(np.float32)), clip=clip)
+        graphs[clip].learn(labels, combined, 1.0, 1)
+    free = graphs[False].weights
+    assert float(free.max()) > 1
+    assert float(free.min()) < 0
+    torch.testing.assert_close(graphs[True].weights, free.clamp(0, 1))
+
+
+def cost_sizes(model: Classifier, method: InteractiveLearning, batch: Batch) -> tuple[Any, Any]:
+    """The costs of known labels, labels and features, and the norms of their gradients."""
+    with torch.no_grad():
+        x = model(batch.views["weak"]).numpy()
+    f = batch.views["weak"].mean(dim=(2, 3)).detach().numpy()
+    y = np.where(LABELS == 0, np.tanh(x / 2), LABELS)
+    y = np.where(y < 0, 0.5 * y, y)
+    graph = dense(cooccurrence_graph(task().labels))
+    label_cost, feature_cost, _ = step_by_hand(
+        y, f, graph, np.arange(5), np.zeros((5, 0)), (1.0, 1e-5), 2
+    )
+    known = -np.mean(np.log(1 / (1 + np.exp(-(LABELS * x)[LABELS != 0]))))
+    parameters = list(model.head.parameters())
+    norms = []
+    for part in method._costs(model, batch, (1.0, 1e-5), learn=False)[1][:2]:
+        slopes = torch.autograd.grad(part, parameters, retain_graph=True)
+        norms.append(float(sum(slope.square().sum() for slope in slopes)) ** 0.5)
+    return (known, label_cost, feature_cost), norms
+
+
+@pytest.mark.parametrize("scale", ["loss", "gradient", "none"])
+def test_the_lambdas_are_relative(scale: Any) -> None:
+    """The factors are ratios of mean costs or of norms of gradients over the first 10 batches."""
+    method = InteractiveLearning(2.0, 0.3, k=2, scale=scale)
+    method.prepare(task())
+    model = make_model(method)
+    batches = []
+    for factor in range(1, 13):
+        one = make_batch()
+        batches.append(Batch(one.rows, one.labels, {"weak": one.views["weak"] * (factor / 4)}))
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    graph = method.graph.weights.clone()
+    left = iter(batches)
+    method.look_ahead(1, model, left)
+    by_hand = [cost_sizes(model, method, batch) for batch in batches[:10]]
+    known, labels, features = np.mean([costs for costs, _ in by_hand], axis=0)
+    known_norm, label_norm = np.mean([norms for _, norms in by_hand], axis=0)
+    expected = {
+        "loss": [known / labels, known / features],
+        "gradient": [known_norm / label_norm, known / features],  # frozen features: no gradient
+        "none": [1.0, 1.0],
+    }[scale]
+    np.testing.assert_allclose(method.factors.numpy(), expected, rtol=1e-5)
+    assert len(list(left)) == (12 if scale == "none" else 2)
+    assert all(bool((state[name] == value).all()) for name, value in model.state_dict().items())
+    assert bool((method.graph.weights == graph).all())
+    parts = method.loss(model, batches[0])
+    total = parts["known"] + 2.0 * expected[0] * parts["labels"]
+    total += 0.3 * expected[1] * parts["features"]
+    assert float(parts["loss"].detach()) == pytest.approx(float(total), rel=1e-5)
+    figures = method.before_epoch(1, lambda forward=None: iter(()))
+    assert figures["label_weight"] == pytest.approx(2.0 * expected[0], rel=1e-5)
+
+
+def test_the_scale_is_measured_again_for_each_stage_that_begins_and_not_in_the_warm_up() -> None:
+    method = InteractiveLearning()
+    method.prepare(task())
+    method.look_ahead(0, make_model(method, 0), iter([make_batch()]))
+    assert method.factors.tolist() == [1.0, 1.0]
 
 
 def test_a_batch_with_little_information_changes_the_graph_little() -> None:
@@ -256,6 +342,8 @@ def test_recent_rows() -> None:
     ("options", "message"),
     [
         ({"graph": "identity", "k_a": 3}, "k_a would have no effect without graph=cooccurrence"),
+        ({"lambda_y": 0, "lambda_f": 0, "scale": "none"}, "scale would have no effect"),
+        ({"graph_lr": 0, "clip_graph": False}, "clip_graph would have no effect without"),
         ({"graph_lr": 0, "graph_steps": 3}, "graph_steps would have no effect without"),
         ({"images": "fixed", "dictionary": 3, "gradient": "both"}, "searches the batch only"),
         ({"dictionary": 3}, "set gradient=both"),
@@ -275,7 +363,7 @@ def test_contradictory_settings_are_errors(options: Any, message: str) -> None:
 def test_a_scale_without_side_information_is_an_error() -> None:
     with pytest.raises(InputError, match="a would have no effect without --side"):
         InteractiveLearning(a=3.0).prepare(task())
-    with pytest.raises(InputError, match="it has on imcl"):
+    with pytest.raises(InputError, match="only imcl can use it"):
         make_settings(method="bce", side="c*")
 
 

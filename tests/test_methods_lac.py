@@ -16,6 +16,9 @@ from partlabel.labels import LabelTable
 from partlabel.learning import losses
 from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.methods import METHODS, Method, Task
+from partlabel.learning.methods.assume_negative import AssumeNegative
+from partlabel.learning.methods.em import EntropyMaximization
+from partlabel.learning.methods.em_apl import EmApl
 from partlabel.learning.methods.lac import LabelAwareConsistency
 from partlabel.learning.pseudo_labels.diary import Diary
 from partlabel.learning.queue import EmbeddingQueue
@@ -28,6 +31,7 @@ from partlabel.training.trainer import Trainer
 from test_contrastive import by_hand
 from trained import tiny_model
 
+ONE_EACH = MethodConformance.tiny | {"epochs": 1}  # of two stages
 SMALL = {"width": 16, "delta": 0.5, "queue": 8, "base": "an"}
 
 
@@ -36,6 +40,21 @@ class TestLac(MethodConformance):
 
     name = "lac"
     options: ClassVar[dict[str, Any]] = SMALL | {"delta2": 0.5}
+    tiny = ONE_EACH
+
+
+class TestPaper(MethodConformance):
+    """The preset of the paper, with the parts of the authors' decoder."""
+
+    name = "lac"
+    options: ClassVar[dict[str, Any]] = {
+        "preset": "paper",
+        "width": 16,
+        "layers": 2,
+        "feedforward": 24,
+        "positions": True,
+    }
+    tiny = ONE_EACH
 
 
 class TestEndToEnd(MethodConformance):
@@ -46,6 +65,7 @@ class TestEndToEnd(MethodConformance):
 class TestWithEmApl(MethodConformance):
     name = "lac"
     options: ClassVar[dict[str, Any]] = {"base": "em-apl", "warmup": 1, "width": 16}
+    tiny = ONE_EACH
 
 
 class TestWithEm(MethodConformance):
@@ -53,12 +73,13 @@ class TestWithEm(MethodConformance):
 
     name = "lac"
     options: ClassVar[dict[str, Any]] = {"width": 16, "queue": 8, "expected": 3}
+    tiny = ONE_EACH
 
 
 class TestFrozen(MethodConformance):
     name = "lac"
     options = TestLac.options
-    tiny = MethodConformance.tiny | {"frozen": "all", "view_bank": 1}
+    tiny = ONE_EACH | {"frozen": "all", "view_bank": 1}
 
 
 class TestBaseAlone(MethodConformance):
@@ -246,7 +267,7 @@ def test_the_second_stage_starts_from_the_best_weights_of_the_first(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spy = TrainerSpy(monkeypatch, [0.9, 0.1, 0.8, 0.95])
-    arguments = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options, "epochs": 4}
+    arguments = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options, "epochs": 2}
     run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
     first, second = spy.started
     assert (first["projection"], second["projection"]) == ({False}, {True})
@@ -254,7 +275,7 @@ def test_the_second_stage_starts_from_the_best_weights_of_the_first(
     assert same(second["model"], spy.after[0])
     assert same(second["teacher"], spy.after[0])  # the running mean starts again
     assert second["steps"] == 0
-    assert same(run.stage_weights(1), spy.after[0])
+    assert same(load_state(run.folder / "stages" / "1.safetensors"), spy.after[0])
     assert same(load_state(run.folder / "best.safetensors"), spy.after[3])
     history = run.history()
     assert [("lac" in line) for line in history] == [False, False, True, True]
@@ -264,7 +285,7 @@ def test_a_note_if_the_second_stage_had_no_effect(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     TrainerSpy(monkeypatch, [0.9, 0.1])
-    arguments = {**MethodConformance.tiny, "method": "lac", "options": TestLac.options}
+    arguments = {**ONE_EACH, "method": "lac", "options": TestLac.options, "keep": "best-of-all"}
     train(scene / "partial.csv", scene / "images", tmp_path / "run", **arguments)
     output = " ".join("".join(capsys.readouterr()).split())
     assert "epoch 1, of stage 1 of 2, was the best and is kept" in output
@@ -293,15 +314,32 @@ def test_the_diary_holds_the_labels_that_counted_as_present(name: str, options: 
     assert 0 < len(expected) < 10
 
 
-def test_each_stage_has_half_of_the_epochs() -> None:
+def test_each_stage_has_all_epochs_and_stops_early() -> None:
     method = LabelAwareConsistency()
-    assert [(s.epochs, s.patience) for s in method.stages(9, None)] == [(5, 5), (4, None)]
-    assert [(s.epochs, s.patience) for s in method.stages(9, 2)] == [(5, 2), (4, 2)]
+    assert [(s.epochs, s.patience) for s in method.stages(9, None)] == [(9, 8), (9, 8)]
+    assert [(s.epochs, s.patience) for s in method.stages(9, 2)] == [(9, 2), (9, 2)]
     assert [s.epochs for s in LabelAwareConsistency(lambda_lac=0).stages(9, None)] == [9]
-    with pytest.raises(InputError, match="two stages need"):
-        method.stages(1, None)
-    with pytest.raises(InputError, match="patience"):
-        LabelAwareConsistency(base="em-apl").stages(8, 2)
+    settings = make_settings(method="lac")
+    assert (settings.schedule, settings.rise) == ("onecycle", 0.2)
+
+
+def test_pseudo_labels_of_the_base_are_planned_for_both_stages() -> None:
+    method = LabelAwareConsistency(base="em-apl", warmup=3, expected=2.0)
+    method.prepare(task(np.eye(5, dtype=int)))  # 4 epochs in each stage
+    assert isinstance(method.base, EmApl)
+    assert method.base.rounds == 2 * 4 - 3
+
+
+def test_the_preset_of_the_paper() -> None:
+    """Its losses are those of base=an, which test_losses_by_hand computes; both signs count."""
+    paper, ours = LabelAwareConsistency(preset="paper"), LabelAwareConsistency()
+    assert type(paper.base) is AssumeNegative
+    assert type(ours.base) is EntropyMaximization
+    assert paper.by_score
+    logits, labels = torch.tensor([[2.0, -2.0, 0.1]]), torch.zeros(1, 3)
+    assert paper._estimate(logits, labels, 0.6).tolist() == [[1, -1, 0]]
+    with pytest.raises(InputError, match="preset=paper has base=an"):
+        LabelAwareConsistency(preset="paper", base="em")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Backbones: ImageNet weights, splitting into two parts, reduction, and error messages."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from partlabel.base.errors import InputError
 from partlabel.images.pictures import read_picture
-from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction
+from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction, weights
 from partlabel.models.heads import Linear
 from partlabel.models.weights import load_packaged
 
@@ -137,3 +138,19 @@ def test_a_reduced_backbone_gives_the_same_features_for_images_and_cached_maps()
     backbone.reduction.fit([maps])
     torch.testing.assert_close(backbone(images), backbone(backbone.reduction(maps)))
     assert not list(backbone.reduction.parameters())  # nothing to train
+
+
+def test_damaged_packaged_weights_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the start of the hash is right, which the name of the file has."""
+    file = tmp_path / weights._FILE
+    file.parent.mkdir()
+    file.write_bytes(b"other weights")
+    digest = hashlib.sha256(b"other weights").hexdigest()
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr(weights, "_SHA256", digest[:8] + "0" * 56)
+    weights._packaged.cache_clear()
+    with pytest.raises(InputError, match="the ImageNet weights are damaged; install"):
+        load_packaged(timm.create_model(DEFAULT_BACKBONE))
+    weights._packaged.cache_clear()

@@ -1,20 +1,24 @@
 """The report of a method that compares embeddings and treats unknown labels as present."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from conformance import MethodConformance
+from partlabel.base.errors import FileError
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.output import report
 from partlabel.output.report.diary_pages import judge_pages
 from partlabel.output.report.embedding import cohesion, flatten
+from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.run import Run
 from partlabel.training.train import train
 
@@ -43,6 +47,26 @@ def test_shows_labels_treated_as_present_and_where_it_looks(run: Run, scene: Pat
     assert "Where the model looks" in page
     page = report.build_report(run, truth=read_labels(scene / "labels.csv")).read_text()
     assert "how many are correct" in page
+
+
+@pytest.mark.parametrize("damage", ["shape", "missing", "unexpected"])
+def test_weights_of_a_stage_that_do_not_fit_are_named(
+    damage: str, run: Run, tmp_path: Path
+) -> None:
+    """Such as those of another run, which have a valid checksum."""
+    copy = Path(shutil.copytree(run.folder, tmp_path / "run"))
+    path = copy / "stages" / "1.safetensors"
+    weights = load_state(path)
+    name = next(iter(weights))
+    if damage == "shape":
+        weights[name] = torch.stack([weights[name], weights[name]])
+    elif damage == "missing":
+        del weights[name]
+    else:
+        weights["head.other"] = weights[name]
+    save_state(path, weights)
+    with pytest.raises(FileError, match=r"stages/1\.safetensors: its weights do not fit"):
+        report.build_report(Run(copy, run.images))
 
 
 def test_a_run_without_a_second_stage_shows_no_embeddings(scene: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import yaml
 from safetensors.torch import save_file
 
 import partlabel
+from conformance import MethodConformance
 from partlabel import LabelTable, read_labels, train
 from partlabel.base import files
 from partlabel.base.errors import FileError, InputError
@@ -27,7 +28,7 @@ from partlabel.cli import main
 from partlabel.judging.scoring import score
 from partlabel.training import trainer
 from partlabel.training.arguments import make_settings, override, read_config, write_config
-from partlabel.training.checkpoint import load_state, same
+from partlabel.training.checkpoint import load_state, same, save_state
 from partlabel.training.run import Run, file_hash
 from partlabel.training.selection import select
 from partlabel.training.settings import Execution, Settings
@@ -408,8 +409,7 @@ def test_python_has_the_commands(run: Run, scene: Path, tmp_path: Path) -> None:
     with pytest.warns(match="nothing is filled in"):
         done = partlabel.complete(run, min_precision=0.99)
     assert str(done) == done.headline()
-    with pytest.warns(match="cannot hold the splits"):
-        paths = done.save(tmp_path / "done.csv")
+    paths = done.save(tmp_path / "done.csv")
     names = ["done.csv", "done.guarantees.csv", "done.suspects.csv"]
     assert [path.name for path in paths if path.is_file()] == names
     assert partlabel.report(run, truth=scene / "labels.csv") == run.folder / "report.html"
@@ -417,3 +417,27 @@ def test_python_has_the_commands(run: Run, scene: Path, tmp_path: Path) -> None:
     assert "bce, 5 classes, epoch" in repr(run)
     with pytest.raises(InputError, match="--own-thresholds excludes --threshold"):
         partlabel.evaluate(run, reserved=True, threshold=0.3, own_thresholds=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("best", 1), ("broken", None), ("model", {}), ("method", {"other": 1})]
+)
+def test_a_checkpoint_that_does_not_fit_is_named(
+    part: str, value: Any, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checksum is right, as if it was of another training."""
+    call: dict[str, Any] = {**MethodConformance.tiny, "method": "bce", "epochs": 2}
+    out = tmp_path / "run"
+
+    def stop(self: trainer.Trainer, *rest: Any) -> None:
+        self._save(force=True)
+        raise OSError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Trainer, "_end_epoch", stop)
+        with pytest.raises(OSError, match="stopped"):
+            train(scene / "partial.csv", scene / "images", out, **call)
+    state = load_state(out / "last.safetensors")
+    save_state(out / "last.safetensors", state | {part: value})
+    with pytest.raises(FileError, match=r"last\.safetensors: does not fit the training"):
+        train(scene / "partial.csv", scene / "images", out, resume=True, **call)

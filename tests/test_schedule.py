@@ -21,11 +21,12 @@ def rates_of(make: Any, lr: float) -> list[float]:
     return rates
 
 
-def test_cosine_and_onecycle_as_in_torch() -> None:
+@pytest.mark.parametrize("rise", [0.2, 0.3])
+def test_cosine_and_onecycle_as_in_torch(rise: float) -> None:
     positions = [step / (STEPS - 1) for step in range(STEPS)]
     cosine = rates_of(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, STEPS - 1), 1.0)
     assert [factor("cosine", position) for position in positions] == pytest.approx(cosine, abs=1e-9)
-    # torch ends the rise at step pct_start * total - 1; here that is 30% of the last step, as ours
+    # torch ends the rise at step pct_start * total - 1; here a share of the last step, as ours
     total = 51
     onecycle = []
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
@@ -33,7 +34,7 @@ def test_cosine_and_onecycle_as_in_torch() -> None:
         optimizer,
         1.0,
         total_steps=total,
-        pct_start=(0.3 * (total - 1) + 1) / total,
+        pct_start=(rise * (total - 1) + 1) / total,
         cycle_momentum=False,
     )
     for _ in range(total):
@@ -41,7 +42,7 @@ def test_cosine_and_onecycle_as_in_torch() -> None:
         optimizer.step()
         if len(onecycle) < total:
             scheduler.step()
-    factors = [factor("onecycle", step / (total - 1)) for step in range(total)]
+    factors = [factor("onecycle", step / (total - 1), rise=rise) for step in range(total)]
     assert factors == pytest.approx(onecycle, abs=1e-6)
 
 

@@ -19,6 +19,7 @@ from partlabel.labels import HUMAN, MODEL, Cells
 from partlabel.learning import losses
 from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.methods import METHODS, Figure, Method, Predict, Stage
+from partlabel.models import Classifier
 from partlabel.models.prediction import collect_scores
 from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
@@ -112,6 +113,26 @@ def test_a_stage_that_trains_the_head_does_not_change_the_backbone(
     assert not same(*states)
 
 
+@pytest.mark.parametrize(("keep", "epoch"), [("best", 4), ("best-of-all", 1), ("last", 6)])
+def test_the_best_epoch_of_the_last_stage_is_kept(
+    monkeypatch: pytest.MonkeyPatch, scene: Path, tmp_path: Path, keep: str, epoch: int
+) -> None:
+    """The first stage has one epoch, which is the best of all."""
+    values = iter([0.9, 0.5, 0.6, 0.85, 0.8, 0.7])
+    weights = []
+
+    def validate(self: Trainer, model: Classifier) -> float:
+        weights.append(model.trained_weights())
+        return next(values)
+
+    monkeypatch.setattr(Trainer, "_validate", validate)
+    arguments = {"method": "busy", "epochs": 6, "keep": keep, **TINY}
+    run = train(scene / "labels.csv", scene / "images", tmp_path / "r", **arguments)
+    assert run.record.best_epoch == epoch
+    kept = load_state(run.folder / "best.safetensors")
+    assert [same(kept, one) for one in weights] == [n == epoch for n in range(1, 7)]
+
+
 def test_patience_counts_within_a_stage(
     monkeypatch: pytest.MonkeyPatch, scene: Path, tmp_path: Path
 ) -> None:
@@ -127,7 +148,7 @@ def test_patience_counts_within_a_stage(
         **TINY,
     )
     assert [round(line["val_mAP"], 2) for line in run.history()] == [0.9, 0.5, 0.6, 0.7, 0.8, 0.85]
-    assert run.record.best_epoch == 1
+    assert run.record.best_epoch == 6  # the best of the last stage, not of all
 
 
 def test_settings_that_are_lists(scene: Path, tmp_path: Path) -> None:
@@ -166,14 +187,13 @@ def test_labels_of_a_model_keep_their_source_and_are_not_evaluated_on(
     cells = table.cells
     sources = np.zeros(len(cells.values), dtype=np.int8)
     sources[::3] = MODEL
-    mixed = table.with_cells(Cells(cells.starts, cells.columns, cells.values, None, sources))
+    mixed = table.with_cells(cells.with_details(sources=sources))
     run = train(mixed, scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
     completed = complete(run, 0.9).table
     assert np.array_equal(completed.cells.sources_or_human(), sources)
     assert np.array_equal(completed.dense(), table.dense())
     model_cells = cells.where(sources == MODEL)
-    model_cells = Cells(model_cells.starts, model_cells.columns, model_cells.values, None,
-                        np.full(len(model_cells.values), MODEL, np.int8))  # fmt: skip
+    model_cells = model_cells.with_details(sources=np.full(len(model_cells.values), MODEL, np.int8))
     with pytest.raises(InputError, match="labels given by humans"):
         evaluate_run(run, table.with_cells(model_cells), scene / "images")
     human_labels = table.with_cells(cells.where(sources == HUMAN))

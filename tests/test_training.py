@@ -1,6 +1,7 @@
 """Trainings as users run them: caches, stopped processes, commands, wrong input."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -269,6 +270,35 @@ def test_commands_from_labels_to_completion(
     predicted = tmp_path / "p.csv"
     assert main(["predict", str(run), str(scene / "images"), "-o", str(predicted)]) == 0
     assert read_labels(predicted).shape == (60, 4)
+
+
+def test_predict_names_files_that_it_cannot_use(
+    scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    run, images, out = tmp_path / "run", tmp_path / "images", tmp_path / "p.csv"
+    command = [*train_command(scene / "labels.csv", scene, "bce"), "--frozen", "--out", str(run)]
+    assert main([*command, "--epochs", "1"]) == 0
+    images.mkdir()
+    capsys.readouterr()
+    assert main(["predict", str(run), str(images), "-o", str(out)]) == 2
+    assert f"there are no images to predict in '{images}'" in capsys.readouterr().err
+    photo = (scene / "images" / "000003.png").read_bytes()
+    nameless = Path(os.fsdecode(os.fsencode(images) + b"/\xff.png"))
+    nameless.write_bytes(photo)
+    for path in (images, nameless):
+        assert main(["predict", str(run), str(path), "-o", str(out)]) == 2
+        assert "\\xff.png: its name is not UTF-8; rename the file" in capsys.readouterr().err
+    (images / "=1+1.png").write_bytes(photo)
+    predict = ["predict", str(run), str(images), "-o", str(out), "--excel-safe"]
+    assert main([*predict, "--to", "coco"]) == 2
+    assert "--excel-safe is for CSV files" in capsys.readouterr().err
+    assert main(predict) == 0
+    assert (
+        "left out: " + str(images) + "/\\xff.png: its name is not UTF-8" in capsys.readouterr().err
+    )
+    assert "\n'=1+1.png," in out.read_text()
+    assert list(read_labels(out).ids) == ["=1+1.png"]
 
 
 def test_unreadable_images_are_left_out(scene: Path, tmp_path: Path) -> None:

@@ -7,11 +7,18 @@
 """
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from partlabel.base.aliases import AliasFinder
 from partlabel.version import VERSION
+
+if os.name != "posix":
+    raise ImportError(
+        "partlabel needs the file locks and signals of Unix: it runs on Linux and macOS, and on "
+        "Windows in the Windows Subsystem for Linux"
+    )
 
 if TYPE_CHECKING:
     from partlabel import labels, metrics

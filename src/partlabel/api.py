@@ -7,13 +7,13 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 from partlabel.base.errors import InputError, PartlabelWarning, one_of
 from partlabel.judging import scoring
 from partlabel.judging.completion import Completion, complete_run
 from partlabel.labels import LabelTable
-from partlabel.labels.formats import read_labels
+from partlabel.labels.formats import ReadKeywords, ReadOptions, read_options, read_with
 from partlabel.labels.formats.boxes import read_boxes
 from partlabel.metrics import Evaluation
 from partlabel.output.bench import Benchmark, read_spec, run_spec
@@ -38,9 +38,9 @@ def evaluate(
     split: str | None = None,
     threshold: float | None = None,
     own_thresholds: bool = False,
-    format: str | None = None,
-    unlisted: str | None = None,
     cache: PathLike | None = None,
+    reading: ReadOptions | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> Evaluation:
     """Measure a run on known labels. Labels that a model filled in are left out.
 
@@ -54,14 +54,16 @@ def evaluate(
         split: measure on this split only.
         threshold: a class is predicted from this score on; 0.5 by default.
         own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
-        format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
         cache: folder of cached features.
+        reading: how to read a label file, see :class:`ReadOptions`.
+        keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
+    options = read_options(reading, dict(keywords))
     if reserved == (labels is not None):
         raise InputError("name a label file to measure on, or --reserved (reserved=True)")
-    if reserved and (split is not None or estimates or format or unlisted):
+    if reserved and (split is not None or estimates or options != ReadOptions()):
         raise InputError(
-            "--split, --estimates, --format and --unlisted have no effect with --reserved"
+            "--split, --estimates and options for reading labels have no effect with --reserved"
         )
     if estimates and (images is not None or cache is not None):
         raise InputError("--images and --cache have no effect with --estimates")
@@ -73,7 +75,7 @@ def evaluate(
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
         return scoring.evaluate_reserved(opened, thresholds)
-    table = _read(labels, format, unlisted)
+    table = _read(labels, options)
     table = table if split is None else table.split(split)
     if estimates:
         return scoring.evaluate_estimates(opened, table, default)
@@ -153,9 +155,9 @@ def report(
     min_precision: float = 0.95,
     landscape: bool = False,
     images: PathLike | None = None,
-    format: str | None = None,
-    unlisted: str | None = None,
     cache: PathLike | None = None,
+    reading: ReadOptions | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> Path:
     """Write ``report.html`` into the folder of a run, one file to send around; returns its path.
 
@@ -167,14 +169,16 @@ def report(
         min_precision: the precision that ``complete`` is to guarantee, in the section about it.
         landscape: also draw the loss around the trained weights.
         images: the folder of the images; None for the run's own.
-        format, unlisted: how to read ``truth``, see :func:`partlabel.read_labels`.
         cache: folder of cached features.
+        reading: how to read ``truth``, see :class:`ReadOptions`.
+        keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
-    if truth is None and (format is not None or unlisted is not None):
-        raise InputError("--format and --unlisted have no effect without --truth")
+    options = read_options(reading, dict(keywords))
+    if truth is None and options != ReadOptions():
+        raise InputError("options for reading labels have no effect without --truth")
     return build_report(
         _open(run, images, cache),
-        truth=None if truth is None else _read(truth, format, unlisted),
+        truth=None if truth is None else _read(truth, options),
         baseline=None if baseline is None else _open(baseline, images, cache),
         boxes=None if boxes is None else read_boxes(Path(boxes)),
         landscape=landscape,
@@ -232,8 +236,8 @@ def _open(
     return Run(run, images, Execution(cache=None if cache is None else Path(cache)))
 
 
-def _read(labels: Labels, format: str | None, unlisted: str | None) -> LabelTable:
-    return labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
+def _read(labels: Labels, options: ReadOptions) -> LabelTable:
+    return labels if isinstance(labels, LabelTable) else read_with(labels, options).table
 
 
 def _warn(message: str) -> None:

@@ -43,6 +43,14 @@ def _glibc_function(name: str) -> Any:
         return None
 
 
+def file_limit() -> int:
+    """Most bytes that a file may need in memory: half of the memory that this computer has.
+
+    Small compressed files can need any amount. Those above the limit are refused, unread.
+    """
+    return physical_memory() // 2
+
+
 def physical_memory() -> int:
     """Bytes of memory that this computer has."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -74,6 +74,20 @@ def some(items: Iterable[object], most: int = 3) -> str:
     return ", ".join(f"'{item}'" for item in items[:most]) + more
 
 
+def data_size(number: int) -> str:
+    """A number of bytes with three digits, in the unit that suits it.
+
+    >>> data_size(1_234_000_000), data_size(1_000_000), data_size(52_345), data_size(17)
+    ('1.23 GB', '1 MB', '52.3 kB', '17 bytes')
+    """
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= scale:
+            digits = max(0, 3 - len(str(number // scale)))
+            text = f"{number / scale:,.{digits}f}"
+            return f"{text.rstrip('0').rstrip('.') if digits else text} {unit}"
+    return f"{number} bytes"
+
+
 def count(number: int, thing: str, things: str = "") -> str:
     """A number with its noun: ``1 image``, ``2,000 images``.
 

@@ -1,4 +1,4 @@
-"""A folder that one process at a time may write to.
+"""Files and folders that one process at a time may write to.
 
 Locks are those of the operating system (``flock``): they end with the process, however it ends.
 Processes that it forks do not keep them.
@@ -49,3 +49,11 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         _held.discard(handle)
         os.close(handle)  # which also unlocks
+
+
+@contextmanager
+def wait_for(path: Path) -> Iterator[None]:
+    """Hold the lock of a file; wait while another process holds it."""
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 import typer
 
 from partlabel.base.errors import InputError, count
+from partlabel.cli.labels import ExcelSafe, check_excel_safe
+from partlabel.cli.reading import reads_labels
 
 if TYPE_CHECKING:
+    from partlabel.labels.formats import ReadOptions
     from partlabel.metrics import Evaluation
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
@@ -24,20 +27,6 @@ Cache = Annotated[
     typer.Option(
         help="Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)"
     ),
-]
-Format = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(help="Format of the label file. (default: detected from the content)"),
-]
-Unlisted = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        help="Meaning of a class that the file does not list for an image: absent or unknown."
-    ),
-]
-TruthFormat = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--format", help="Format of --truth. (default: detected from the content)"),
 ]
 MinPrecision = Annotated[
     float, typer.Option(help="Share of the filled-in labels that must be correct.")
@@ -89,8 +78,8 @@ def evaluate(
     own_thresholds: OwnThresholds = False,
     json_file: JsonFile = None,
     cache: Cache = None,
-    format: Format = None,
-    unlisted: Unlisted = None,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Measure a run on known labels. Labels that a model filled in are left out.
 
@@ -112,9 +101,8 @@ def evaluate(
         split=split,
         threshold=threshold,
         own_thresholds=own_thresholds,
-        format=format,
-        unlisted=unlisted,
         cache=cache,
+        reading=reading,
     )
     show_evaluation(result)
     if json_file is not None:
@@ -153,6 +141,7 @@ def predict(
         ),
     ] = None,
     to: To = "cells",
+    excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Label images with a run: a value and a score for each class.
@@ -164,9 +153,10 @@ def predict(
     from partlabel.labels.formats import write_labels
     from partlabel.output.display import describe
 
+    check_excel_safe(out, to, excel_safe)
     _check_free(out, overwrite)
     table = api.predict(run, list(images), threshold=threshold)
-    write_labels(table, out, to)
+    write_labels(table, out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(table)}")
 
 
@@ -184,6 +174,7 @@ def complete(
     ] = None,
     images: Images = None,
     to: To = "cells",
+    excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
     cache: Cache = None,
 ) -> None:
@@ -216,7 +207,7 @@ def complete(
     completion = api.complete(
         run, min_precision=min_precision, guarantee=basis, images=images, cache=cache
     )
-    _, _, suspects = completion.save(out, to)
+    _, _, suspects = completion.save(out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(completion.table)}")
     show_completion(completion)
     if completion.suspects:
@@ -258,8 +249,8 @@ def report(
     ] = False,
     images: Images = None,
     cache: Cache = None,
-    format: TruthFormat = None,
-    unlisted: Unlisted = None,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Write RUN/report.html: curves, classes, scores and sample images in one file.
 
@@ -276,9 +267,8 @@ def report(
         min_precision=min_precision,
         landscape=landscape,
         images=images,
-        format=format,
-        unlisted=unlisted,
         cache=cache,
+        reading=reading,
     )
     say(f"wrote {path}")
 
@@ -345,5 +335,5 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (evaluate, predict, complete, report, bench):
+    for command in (reads_labels(evaluate), predict, complete, reads_labels(report), bench):
         app.command()(cast("Any", command))

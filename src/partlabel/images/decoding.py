@@ -7,14 +7,16 @@ decode to gigabytes).
 
 import os
 import stat
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, PartlabelWarning
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
@@ -24,6 +26,8 @@ MAX_PIXELS = 100_000_000
 
 # Pillow has a limit of its own, with a warning that does not name the file. Ours takes its place.
 Image.MAX_IMAGE_PIXELS = None
+
+_thread = threading.local()  # its path is the image that the thread opened last
 
 
 class UnreadableImageError(Exception):
@@ -38,6 +42,7 @@ def open_image(path: Path) -> Iterator[Image.Image]:
         UnreadableImageError: it is no regular file, or has too many pixels.
         Exception: almost any, from the decoder of a damaged file.
     """
+    _thread.path = path
     if not stat.S_ISREG(path.stat().st_mode):
         raise UnreadableImageError("not a regular file")
     with Image.open(path, formats=FORMATS) as image:
@@ -52,13 +57,23 @@ def open_image(path: Path) -> Iterator[Image.Image]:
 
 
 @contextmanager
-def named_warnings(path: Path) -> Iterator[None]:
-    """Give warnings of decoders the name of the image. Not for use in threads."""
-    with warnings.catch_warnings(record=True) as caught:
+def named_warnings() -> Iterator[None]:
+    """Give the warnings of decoders the name of the image, also of those in threads of the block.
+
+    The block itself must not run in a thread, because filters of warnings belong to the process.
+    """
+    messages: dict[tuple[str, type[Warning]], None] = {}  # each once, in order
+
+    def note(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        kind = PartlabelWarning if issubclass(category, UserWarning) else category
+        messages[f"{getattr(_thread, 'path', '')}: {message}", kind] = None
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        warnings.showwarning = note
         yield
-    for warning in caught:
-        warnings.warn(f"{path}: {warning.message}", warning.category, stacklevel=3)
+    for text, category in messages:
+        warnings.warn(text, category, stacklevel=3)
 
 
 def max_pixels() -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 from PIL import ExifTags
 
 from partlabel.base.errors import FileError, InputError
-from partlabel.images.decoding import SUFFIXES, open_image
+from partlabel.images.decoding import SUFFIXES, named_warnings, open_image
+from partlabel.images.matching import FileNames, Match
 
 NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
 """The environment variable that forbids symbolic links below image folders."""
@@ -35,7 +36,16 @@ class ImageFiles:
 
     @cached_property
     def names(self) -> list[str]:
-        """Paths relative to the folder, with ``/``, sorted."""
+        """Paths relative to the folder, with ``/``, sorted; only those that are valid text."""
+        return [name for name in self._listed if is_text(name)]
+
+    @cached_property
+    def undecodable(self) -> list[str]:
+        """The other paths, whose bytes are not UTF-8, so that no id can name them; escaped."""
+        return [escaped(name) for name in self._listed if not is_text(name)]
+
+    @cached_property
+    def _listed(self) -> list[str]:
         follow = not os.environ.get(NO_SYMLINKS)
         return sorted(_list_images(self.folder, "", follow=follow, parents=frozenset()))
 
@@ -48,35 +58,41 @@ class ImageFiles:
         * a file name, with or without suffix, that only one file in the folder and its subfolders
           has
         * an absolute path of a file in the folder
+        * one of these in another case, with other separators or in another Unicode form, or in
+          other folders, if only one file and only one of the ids is spelled like this
 
         No id leads out of the folder: only files that were listed below it are found.
         """
-        return [self._locate(name) for name in ids]
+        return [None if match is None else self.folder / match.file for match in self.match(ids)]
 
-    def _locate(self, name: str) -> Path | None:
-        root = self.folder.resolve()
-        for path in (name, name.removeprefix(f"{root}/"), name.removeprefix(f"{root.name}/")):
-            if path in self._known_names:
-                return self.folder / path
-            if with_suffix := self._by_path_without_suffix.get(path):
-                return self.folder / with_suffix
-        match = self._by_file_name.get(name)
-        return self.folder / match if match else None
+    def match(self, ids: Iterable[str]) -> list[Match | None]:
+        """The name of the file of each id, and how it was found; see :meth:`locate`."""
+        return self._file_names.match(ids)
 
     @cached_property
-    def _known_names(self) -> set[str]:
-        return set(self.names)
+    def _file_names(self) -> FileNames:
+        return FileNames(self.names, str(self.folder.resolve()))
 
-    @cached_property
-    def _by_path_without_suffix(self) -> dict[str, str | None]:
-        return _unique_aliases((name.rsplit(".", 1)[0], name) for name in self.names)
 
-    @cached_property
-    def _by_file_name(self) -> dict[str, str | None]:
-        paths = [(Path(name), name) for name in self.names]
-        return _unique_aliases(
-            (alias, name) for path, name in paths for alias in (path.name, path.stem)
-        )
+def is_text(path: str | os.PathLike[str]) -> bool:
+    """Whether the bytes of a path are valid UTF-8; label files can only hold such names."""
+    name = os.fspath(path)
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def escaped(path: str | os.PathLike[str]) -> str:
+    r"""A path with bytes that are not UTF-8 as escape sequences.
+
+    >>> escaped(os.fsdecode(b"photos/\xff.png"))
+    'photos/\\xff.png'
+    """
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _list_images(
@@ -111,14 +127,6 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
-def _unique_aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-    """The name for each alias; None for an alias that occurs more than once."""
-    names: dict[str, str | None] = {}
-    for alias, name in pairs:
-        names[alias] = None if alias in names else name
-    return names
-
-
 def why_unreadable(path: Path) -> str | None:
     """The reason why an image cannot be decoded completely, None if it can."""
     try:
@@ -146,7 +154,7 @@ def unreadable(paths: list[Path], done: Callable[[int], object] = int) -> dict[P
     ``done`` is called after each image with the number of images checked so far.
     """
     reasons = {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with named_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
         results = zip(paths, pool.map(why_unreadable, paths), strict=True)
         for number, (path, reason) in enumerate(results, start=1):
             if reason is not None:

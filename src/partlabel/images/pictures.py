@@ -28,7 +28,7 @@ def read_picture(path: Path, size: int) -> Tensor:
     8 bits, and an animation gives its first frame.
     """
     try:
-        with named_warnings(path), open_image(path) as image:
+        with named_warnings(), open_image(path) as image:
             image.draft("RGB", (size, size))
             upright = ImageOps.exif_transpose(shrink(image, size))
             rgb = _to_rgb(upright).resize((size, size), Image.Resampling.BICUBIC)

@@ -5,15 +5,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError, PartlabelWarning, count, some
-from partlabel.images.folder import ImageFiles
+from partlabel.images.folder import ImageFiles, escaped, is_text
 from partlabel.images.pictures import Pictures
 from partlabel.labels import HUMAN, MODEL, LabelTable
-from partlabel.labels.cells import from_triples
+from partlabel.labels.cells import Details, from_triples
 from partlabel.learning.extensions import EstimatesLabels
 from partlabel.learning.methods import METHODS
 from partlabel.metrics import Evaluation, evaluate, top_recall
@@ -172,9 +173,11 @@ def label_files(
 
     Without a threshold the run's own are used: one per class, chosen on validation labels.
     """
-    files = _list_files(images)
+    files, undecodable = _list_files(images)
+    nameless = [f"{path}: its name is not UTF-8; rename the file" for path in undecodable]
     if not files:
-        raise InputError("there are no images to predict")
+        reason = f" ({nameless[0]})" if nameless else ""
+        raise InputError(f"there are no images to predict in {some(map(escaped, images))}{reason}")
     times = Counter(name for name, _ in files)
     paths = {(name if times[name] == 1 else str(path)): path for name, path in files}
     classes = run.record.classes
@@ -183,21 +186,25 @@ def label_files(
     scored = _score(run, table, list(paths.values()), cached=False)
     thresholds = own_thresholds(run) if threshold is None else threshold
     values = np.where(scored.scores >= thresholds, 1, -1).astype(np.int8)
-    return filled_table(scored, values), scored.broken
+    return filled_table(scored, values), nameless + scored.broken
 
 
-def _list_files(images: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Name and path of each image."""
+def _list_files(images: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str]]:
+    """Name and path of each image, and the paths that no label file can hold, escaped."""
     files: list[tuple[str, Path]] = []
+    undecodable: list[str] = []
     for path in images:
         if path.is_dir():
             folder = ImageFiles(path)
             files += [(name, folder.folder / name) for name in folder.names]
-        elif path.is_file():
+            undecodable += [f"{escaped(path)}/{name}" for name in folder.undecodable]
+        elif not path.is_file():
+            raise InputError(f"{escaped(path)}: there is no such image or folder")
+        elif is_text(path.name):
             files.append((path.name, path))
         else:
-            raise InputError(f"{path}: there is no such image or folder")
-    return files
+            undecodable.append(escaped(path))
+    return files, undecodable
 
 
 def own_thresholds(run: Run) -> Scores:
@@ -240,7 +247,21 @@ def filled_table(
         columns,
         np.where(keep, values, 0).reshape(-1).astype(np.int8),
         values.shape,
-        scored.scores.reshape(-1).astype(np.float32),
-        sources,
+        Details(
+            scores=scored.scores.reshape(-1).astype(np.float32),
+            sources=sources,
+            **_dense_details(table, ("origins", "asked")),
+        ),
     )
-    return LabelTable.from_cells(table.ids, table.classes, cells, table.splits)
+    return LabelTable.from_cells(table.ids, table.classes, cells, table.splits, table.origins)
+
+
+def _dense_details(table: LabelTable, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """[n * C] these details of a table's cells, if it has them."""
+    cells, dense = table.cells, {}
+    position = cells.rows * len(table.classes) + cells.columns
+    for name, column in cells.details.columns().items():
+        if name in names:
+            dense[name] = np.zeros(table.shape, dtype=column.dtype).reshape(-1)
+            dense[name][position] = column
+    return dense

@@ -4,11 +4,13 @@ A method inherits the extensions that it uses; the trainer and reports check for
 """
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
+from partlabel.images.batches import Batch
 from partlabel.learning.label_graph import LearnedGraph
 from partlabel.learning.method import Method, Predict
 from partlabel.learning.pseudo_labels.diary import Diary
@@ -24,6 +26,18 @@ class FollowsStages(Method):
 
     def after_stage(self, stage: int, predict: Predict) -> None:
         """A stage has ended and another follows; the model has the weights that were kept."""
+
+
+class LooksAhead(Method):
+    """A method that looks at the first batches of a stage before the stage trains on them."""
+
+    @abstractmethod
+    def look_ahead(self, stage: int, model: Classifier, batches: Iterator[Batch]) -> None:
+        """Measure what the stage needs, on as many batches as the method takes.
+
+        The model is in evaluation mode and must not change. After a stop in the middle of the first
+        epoch of the stage, the method has its state from the checkpoint and is not asked again.
+        """
 
 
 class ChangesHead(Method):

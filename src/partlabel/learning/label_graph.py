@@ -15,14 +15,16 @@ class LearnedGraph(nn.Module):
 
     Args:
         graph: the links and the initial weights.
+        clip: whether learned weights stay between 0 and 1.
     """
 
     linked: Tensor
     first: Tensor
     weights: Tensor
 
-    def __init__(self, graph: LabelGraph) -> None:
+    def __init__(self, graph: LabelGraph, *, clip: bool = True) -> None:
         super().__init__()
+        self.clip = clip
         self.register_buffer("linked", torch.from_numpy(graph.linked))
         # the initial weights, for reports and to check that a checkpoint has the same links
         self.register_buffer("first", torch.from_numpy(graph.weights))
@@ -61,6 +63,8 @@ class LearnedGraph(nn.Module):
             error = self.spread(combined) - labels
             gradient = (error[:, :, None] * neighbours).sum(dim=0)
             self.weights -= (rate * gradient / scale[:, None]).to(self.weights.dtype)
+            if self.clip:
+                self.weights.clamp_(0, 1)
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         """Check that the saved graph has the same links: the file of links may have changed."""

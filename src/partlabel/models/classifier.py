@@ -38,6 +38,13 @@ class Classifier(nn.Module):
         """The device that the model is on."""
         return next(self.parameters()).device
 
+    def load_trained(self, weights: dict[str, Tensor]) -> None:
+        """Load what :meth:`trained_weights` returned; any other weights are a RuntimeError."""
+        missing, unexpected = self.load_state_dict(weights, strict=False)
+        missing = [name for name in missing if name.startswith(("backbone.upper.", "head."))]
+        if missing or unexpected:
+            raise RuntimeError(f"missing: {missing}, unexpected: {unexpected}")
+
     def trained_weights(self) -> dict[str, Tensor]:
         """A copy of all weights but those of the frozen part of the backbone."""
         parts = {"backbone.upper.": self.backbone.upper, "head.": self.head}

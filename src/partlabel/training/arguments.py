@@ -165,6 +165,10 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
         ("without --method auto", lambda values: values.get("method") in (None, AUTO)),
     ),
     "momentum": ("without --optimizer sgd", lambda values: values.get("optimizer") == "sgd"),
+    "rise": (
+        "without --schedule onecycle",
+        lambda values: values.get("schedule") == "onecycle",
+    ),
     "plateau": (
         "without --schedule plateau",
         lambda values: values.get("schedule") == "plateau",

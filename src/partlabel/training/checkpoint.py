@@ -6,6 +6,8 @@ There is no pickle in the file, so loading it cannot run code. A checksum reveal
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,15 @@ def load_state(path: str | os.PathLike[str]) -> Any:
         return _with_tensors(tree[_STATE], tensors)
     except Exception as error:  # safetensors, JSON and missing keys raise different types
         raise FileError(path, f"not a checkpoint that partlabel saved ({error})") from error
+
+
+@contextmanager
+def must_fit(path: Path) -> Iterator[None]:
+    """Turn errors of loading weights into a model into one that names their file."""
+    try:
+        yield
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise FileError(path, f"its weights do not fit ({error})") from error
 
 
 def _checksum(tree: Any, tensors: dict[str, Tensor]) -> str:

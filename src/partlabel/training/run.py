@@ -39,7 +39,7 @@ from partlabel.models import Classifier
 from partlabel.training.arguments import write_config
 from partlabel.training.auto.members import FEATURES_ONLY, MemberRecord, ensemble_head
 from partlabel.training.build import build
-from partlabel.training.checkpoint import load_state, stage_file
+from partlabel.training.checkpoint import load_state, must_fit, stage_file
 from partlabel.training.selection import Selection, load_selection
 from partlabel.training.settings import AUTO, Execution, Settings
 
@@ -242,10 +242,8 @@ class Run:
         if self.settings.frozen != "nothing":
             frozen = self._weights(_FROZEN)
             weights |= {f"backbone.{name}": value for name, value in frozen.items()}
-        try:
+        with must_fit(self.folder):
             model.load_state_dict(weights)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            raise FileError(self.folder, f"its weights do not fit ({error})") from error
         return model.eval()
 
     def frozen_weights(self) -> bool:
@@ -254,10 +252,8 @@ class Run:
 
     def load_frozen(self, model: Classifier) -> None:
         """Give a model the frozen part that the run has kept."""
-        try:
+        with must_fit(self.folder / _FROZEN):
             model.backbone.load_state_dict(load_state(self.folder / _FROZEN), strict=False)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            raise FileError(self.folder / _FROZEN, f"its weights do not fit ({error})") from error
 
     def method(self) -> Method:
         """The method as it was at the end of the training."""
@@ -265,10 +261,8 @@ class Run:
             raise InputError(f"{self.folder}: auto combines several methods, it has no loss")
         _, method = self.build(self._finished(), pretrained=False)
         method.prepare(self.task())
-        try:
+        with must_fit(self.checkpoint):
             method.load_state_dict(self.last_state()["method"])
-        except (RuntimeError, TypeError, AttributeError) as error:
-            raise FileError(self.checkpoint, f"its method does not fit ({error})") from error
         return method.eval()
 
     def implements(self, extension: type[object]) -> bool:
@@ -329,10 +323,20 @@ class Run:
             raise FileError(self.checkpoint, "holds no model and method")
         return state
 
-    def stage_weights(self, stage: int) -> dict[str, Any]:
-        """The weights that a stage, counted from 1, ended with; none for the last stage."""
+    def load_end(self, model: Classifier) -> None:
+        """Load the weights of the end of the training, which may not be those that are kept."""
+        with must_fit(self.checkpoint):
+            model.load_trained(self.last_state()["model"])
+
+    def has_stage(self, stage: int) -> bool:
+        """Whether there are weights of a stage, counted from 1; there are none of the last one."""
+        return stage_file(self.folder, stage).is_file()
+
+    def load_stage(self, model: Classifier, stage: int) -> None:
+        """Load the weights that a stage, counted from 1, ended with."""
         path = stage_file(self.folder, stage)
-        return self._weights(str(path.relative_to(self.folder))) if path.is_file() else {}
+        with must_fit(path):
+            model.load_trained(self._weights(str(path.relative_to(self.folder))))
 
     def _finished(self) -> Record:
         record = self.record

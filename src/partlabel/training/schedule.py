@@ -26,7 +26,7 @@ def cosine(position: float) -> float:
 
 
 def onecycle(position: float, rise: float = 0.3, start: float = 1 / 25, end: float = 1e-4) -> float:
-    """Rises from 1/25 in the first 30%, then falls to 1/250000, along cosines (Smith 2018)."""
+    """Rises from 1/25 to 1, then falls to 1/250000, along cosines (Smith 2018)."""
     if position < rise:
         return 1 + (start - 1) * cosine(position / rise)
     last = start * end
@@ -42,13 +42,14 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def factor(name: str, position: float, warmup: float = 0.0) -> float:
+def factor(name: str, position: float, warmup: float = 0.0, rise: float = 0.3) -> float:
     """The factor on the learning rate at a position.
 
     Args:
         name: the schedule.
         position: from 0 to 1.
         warmup: share of the steps over which the factor rises linearly from 0.
+        rise: share of the steps over which ``onecycle`` rises.
     """
-    rise = min(1.0, position / warmup) if warmup else 1.0
-    return rise * SCHEDULES[name](position)
+    share = min(1.0, position / warmup) if warmup else 1.0
+    return share * (onecycle(position, rise) if name == "onecycle" else SCHEDULES[name](position))

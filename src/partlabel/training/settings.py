@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 Frozen = Literal["nothing", "lower", "all"]
 Optimizer = Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"]
 Schedule = Literal["constant", "step", "cosine", "onecycle", "plateau"]
+Keep = Literal["best", "best-of-all", "last"]
 
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 AUTO = "auto"  # the method that tries others and combines the best
@@ -82,6 +83,11 @@ class Settings(BaseModel):
 
     backbone: str = _setting(DEFAULT_BACKBONE, "Network", "A network of timm, by name.")
     weights: str = _setting("imagenet", "Network", "none, imagenet, or a file.")
+    start: str | None = _setting(
+        None,
+        "Network",
+        "A finished run with the same backbone and classes, whose model to start from.",
+    )
     frozen: Frozen = _setting(
         "nothing", "Network", "Which part of the backbone keeps its weights: nothing, lower, all."
     )
@@ -122,6 +128,13 @@ class Settings(BaseModel):
     schedule: Schedule = _setting(
         "constant", "Optimisation", "Learning rate: constant, step, cosine, onecycle or plateau."
     )
+    rise: float = _setting(
+        0.3,
+        "Optimisation",
+        "With --schedule onecycle: share of the steps in which the learning rate rises.",
+        gt=0,
+        lt=1,
+    )
     plateau: float = _setting(
         0.5,
         "Optimisation",
@@ -146,8 +159,11 @@ class Settings(BaseModel):
     patience: int | None = _setting(
         None, "Optimisation", "Stop after this many epochs without a better validation.", ge=1
     )
-    keep: Literal["best", "last"] = _setting(
-        "best", "Optimisation", "Which epoch to keep: best by validation mAP, or last."
+    keep: Keep = _setting(
+        "best",
+        "Optimisation",
+        "Which epoch to keep: best by validation mAP, of the last stage if the method has several; "
+        "best-of-all, of all stages; or last.",
     )
     seed: int = _setting(0, "Optimisation", "Seed of every random choice.")
 

@@ -74,8 +74,8 @@ class Steps:
         """
         if isinstance(self.optimizer, WholeBatch):
             return self._solve(batch, self.optimizer, progress)
-        rate = factor(self.schedule, position, self.settings.lr_warmup) * progress.rate
-        set_rate(self.optimizer, rate)
+        share = factor(self.schedule, position, self.settings.lr_warmup, self.settings.rise)
+        set_rate(self.optimizer, share * progress.rate)
         figures = self._gradients(batch, progress.total_steps)
         self.optimizer.step()
         return figures

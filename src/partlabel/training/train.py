@@ -16,7 +16,7 @@ from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable
-from partlabel.labels.formats import read_labels
+from partlabel.labels.formats import ReadOptions, read_options, read_with
 from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
 from partlabel.metrics.calibration import balanced_thresholds
@@ -47,6 +47,7 @@ from partlabel.training.selection import (
     select,
 )
 from partlabel.training.settings import AUTO, Execution, Settings
+from partlabel.training.start import start_from
 from partlabel.training.trainer import Trainer
 
 _FITTED = 2000  # images that the reduction of features is fitted on
@@ -59,8 +60,7 @@ def train(
     *,
     resume: bool = False,
     config: str | os.PathLike[str] | None = None,
-    format: str | None = None,
-    unlisted: str | None = None,
+    reading: ReadOptions | None = None,
     **settings: Any,
 ) -> Run:
     """Train a classifier on the labels that are known.
@@ -71,7 +71,8 @@ def train(
         out: the folder of the run; must not exist, or be empty.
         resume: continue a run that was stopped; a finished one is returned as it is.
         config: a YAML file with settings; those given here win.
-        format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
+        reading: how to read a label file; its fields can also be given as keyword arguments
+            (``unlisted="unknown"``), see :class:`ReadOptions`.
         settings: any field of :class:`Settings` (``method="em"``, ``frozen="all"``, ``lr=1e-3``) or
             :class:`Execution` (``cache``, ``workers``, ``cache_pixels``, ``strict``,
             ``tensorboard``).
@@ -79,6 +80,7 @@ def train(
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.
     """
+    options = read_options(reading, settings)
     if config is not None:
         settings = override(read_config(Path(config)), settings)
     execution = _execution(settings)
@@ -87,21 +89,25 @@ def train(
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     if execution.tensorboard:
         need_tensorboard()
-    table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
+    table = labels if isinstance(labels, LabelTable) else read_with(labels, options).table
     digest, files = _digest(table), ImageFiles(images)
     run = Run(out, images, execution)
     going_on = resume and run.exists()
     if going_on:
         check_same(run, chosen, digest)
     selection = run.selection if going_on else select(table, chosen)
-    paths = find_files(selection.table, files, selection.used, strict=execution.strict)
+    notes: list[str] = []
+    paths = find_files(
+        selection.table, files, selection.used, strict=execution.strict, on_note=notes.append
+    )
     where = ImagesFolder.of(files.folder, run.folder)
     with open_folder(run, chosen, digest, resume=resume) as finished:
         if not finished and run.exists():
-            _train_into(run, run.record.model_copy(update={"images": where}), selection, paths)
+            record = run.record.model_copy(update={"images": where})
+            _train_into(run, record, selection, paths, notes)
         elif not finished:
             record = _new_record(run, chosen, selection, where, digest)
-            _train_into(run, record, selection, paths)
+            _train_into(run, record, selection, paths, notes)
     return run
 
 
@@ -122,8 +128,10 @@ def _new_record(
     )
 
 
-def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int, Path]) -> None:
-    """Train, or go on with a training, in the folder of a run."""
+def _train_into(
+    run: Run, record: Record, selection: Selection, paths: dict[int, Path], notes: list[str]
+) -> None:
+    """Train, or go on with a training, in the folder of a run; ``notes`` are logged first."""
     settings, started = record.settings, run.exists()
     torch.manual_seed(key(settings.seed, "init"))
     model, method = _build(run, record)
@@ -138,6 +146,8 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
     run.write(record)
     with watch(run, tensorboard=run.execution.tensorboard) as monitor:
         monitor.note(_describe(selection))
+        for note in notes:
+            monitor.note(note)
         if settings.method == AUTO:
             _fit_members(run, record, model, selection, paths, monitor)
             return
@@ -160,6 +170,8 @@ def _build(run: Run, record: Record) -> tuple[Classifier, Method]:
     model, method = run.build(record, pretrained=needs_file)
     if kept:
         run.load_frozen(model)
+    if record.settings.start is not None:
+        start_from(record.settings.start, model, record)
     return model, method
 
 
@@ -264,18 +276,18 @@ def _fit_members(
 
 def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> None:
     """Say so if later stages, or pseudo-labels, came after the epoch that is kept."""
-    kept, hint = progress.best_epoch + 1, "--keep last keeps the last epoch"
+    kept = progress.best_epoch + 1
     stage = next((line["stage"] for line in progress.history if line["epoch"] == kept), 0)
     if 0 < stage < stages:
         monitor.note(
             f"epoch {kept}, of stage {stage} of {stages}, was the best and is kept: what came "
-            f"after had no effect on the model. {hint}"
+            "after had no effect on the model. --keep best keeps the best of the last stage"
         )
     rounds = [line["epoch"] for line in progress.history if "pseudo_labels" in line]
     if rounds and kept < rounds[0]:
         monitor.note(
             f"epoch {kept} was the best and is kept, and pseudo-labels came before epoch "
-            f"{rounds[0]}: they had no effect on the model. {hint}"
+            f"{rounds[0]}: they had no effect on the model. --keep last keeps the last epoch"
         )
 
 
@@ -312,6 +324,8 @@ def _describe(selection: Selection) -> str:
         used = set(table.splits.take(selection.used))
         unused = sorted({name for name in table.splits if name} - used)
         text += f"; not used: split {some(unused)}" if unused else ""
+        without = sum(not name for name in table.splits) if "" not in used else 0
+        text += f"; not used: {count(without, 'image')} without a split" if without else ""
     side = selection.side or []
     text += f"; side information: {count(len(side), 'class', 'classes')}" if side else ""
     dropped = [name for name in labels.classes if name not in {*table.classes, *side}]

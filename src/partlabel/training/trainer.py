@@ -20,7 +20,7 @@ from partlabel.base.interruption import interruptible
 from partlabel.base.randomness import key
 from partlabel.images.batches import Batch, Inputs, Rows
 from partlabel.images.views import seed_generator
-from partlabel.learning.extensions import FollowsStages, HasTeacher
+from partlabel.learning.extensions import FollowsStages, HasTeacher, LooksAhead
 from partlabel.learning.methods import WHOLE_BATCH, Method, Stage
 from partlabel.metrics import evaluate
 from partlabel.models import Classifier
@@ -105,6 +105,9 @@ class Trainer:
         epochs = sum(part.epochs for part in self.stages)
         self.watcher.begin(progress.epoch, epochs, len(batches), progress.step)
         if progress.step == 0:
+            if progress.stage_epoch == 0 and isinstance(self.method, LooksAhead):
+                self._seed_before_epoch()
+                self.method.look_ahead(progress.stage, self.model.eval(), self._load(batches))
             self._seed_before_epoch()
             figures = self.method.before_epoch(progress.epoch, self._predict_before_epoch)
             progress.notes = dict(figures)
@@ -200,9 +203,10 @@ class Trainer:
         self.model.load_state_dict(self.best_weights, strict=False)
         if isinstance(self.method, FollowsStages):
             self.method.after_stage(self.progress.stage - 1, self._predict_training)
+        if self.settings.keep != "best-of-all" or before.aside:
+            self.progress.best, self.progress.best_epoch = -math.inf, -1
         if before.aside:
             self.model.load_state_dict(self.first_weights, strict=False)
-            self.progress.best, self.progress.best_epoch = -math.inf, -1
         else:
             path = stage_file(self.checkpoint.parent, self.progress.stage)
             path.parent.mkdir(exist_ok=True)
@@ -337,11 +341,11 @@ class Trainer:
         state = load_state(self.checkpoint)
         try:
             self.progress = Progress(**state["progress"])
-            self.model.load_state_dict(state["model"], strict=False)
+            self.model.load_trained(state["model"])
             self.method.load_state_dict(state["method"])
-            self.best_weights, self.broken = state["best"], state["broken"]
+            self.best_weights, self.broken = dict(state["best"]), dict(state["broken"])
             if self.teacher is not None:
-                self.teacher.load_state_dict(state["teacher"], strict=False)
+                self.teacher.load_trained(state["teacher"])
             if self.progress.stage < len(self.stages):
                 self._begin_stage()
                 restore(self.steps.optimizer, state["optimizer"])

@@ -17,6 +17,7 @@ from partlabel.judging.completion.assessment import Assessment
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.formats import write_labels
 from partlabel.labels.formats.delimited import write_delimited
+from partlabel.labels.formats.formulas import quoted
 from partlabel.metrics.guarantee import Basis
 
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
@@ -25,7 +26,7 @@ _GUARANTEE_COLUMNS = [
     *("class", "value", "filled", "rests_on", "classes", "tested", "right"),
     *("counted_as", "at_least", "threshold"),
 ]
-_SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on"]
+_SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on", "asked"]
 
 
 class Suspect(NamedTuple):
@@ -133,20 +134,28 @@ class Completion:
             rows.append([_WORDS[value], tests, *numbers])
         return ["labels", "tested", "classes", "filled in", "correct in the test"], rows
 
-    def save(self, path: str | os.PathLike[str], format: str = "cells") -> list[Path]:
+    def save(
+        self, path: str | os.PathLike[str], format: str = "cells", *, excel_safe: bool = False
+    ) -> list[Path]:
         """Write the table, and beside it the guarantees and the suspects; returns the paths.
+
+        Args:
+            path: the file of the table.
+            format: the format of the table.
+            excel_safe: whether names in CSV files that a spreadsheet would run as formulas get an
+                apostrophe.
 
         >>> [file.name for file in files_of("labels.csv")]
         ['labels.csv', 'labels.guarantees.csv', 'labels.suspects.csv']
         """
         paths = files_of(path)
         with atomic_group(paths) as (table, guarantees, suspects):
-            write_labels(self.table, table, format, shown_as=path)
-            self._write_guarantees(guarantees)
-            self._write_suspects(suspects)
+            write_labels(self.table, table, format, shown_as=path, excel_safe=excel_safe)
+            self._write_guarantees(guarantees, excel_safe)
+            self._write_suspects(suspects, excel_safe)
         return list(paths)
 
-    def _write_guarantees(self, path: Path) -> None:
+    def _write_guarantees(self, path: Path, excel_safe: bool) -> None:
         """One line per value of each class: what is filled in, and how it was tested."""
         lines = []
         for value, basis, classes in self.groups():
@@ -154,7 +163,7 @@ class Completion:
             for j in classes:
                 limit = guarantees[j].limit
                 line = (
-                    self.table.classes[j],
+                    quoted(self.table.classes[j], excel_safe=excel_safe),
                     _DIGITS[value],
                     self.filled[value][j],
                     basis,
@@ -168,15 +177,16 @@ class Completion:
                 lines.append(line)
         write_delimited(path, _GUARANTEE_COLUMNS, lines)
 
-    def _write_suspects(self, path: Path) -> None:
+    def _write_suspects(self, path: Path, excel_safe: bool) -> None:
         """One line per known label that looks wrong, the least likely first."""
         lines = [
             (
-                suspect.image,
-                suspect.name,
+                quoted(suspect.image, excel_safe=excel_safe),
+                quoted(suspect.name, excel_safe=excel_safe),
                 _DIGITS[suspect.value],
                 f"{suspect.score:.6g}",
                 "yes" if suspect.trained else "no",
+                "chosen",  # a verdict on a suspect is no random sample
             )
             for suspect in self.suspects
         ]

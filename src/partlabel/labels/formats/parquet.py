@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from partlabel.base.allocation import physical_memory
+from partlabel.base.allocation import file_limit
+from partlabel.base.errors import data_size
 from partlabel.labels.formats.delimited import Delimited
 from partlabel.labels.formats.source import Source
 
@@ -30,8 +31,13 @@ def read_parquet(source: Source) -> Delimited:
     """
     try:
         metadata = pyarrow.parquet.read_metadata(source.for_arrow())
-        _check_size(source, metadata.num_rows, metadata.num_columns)
-        table = pyarrow.parquet.read_table(source.for_arrow())
+        _check_size(source, metadata)
+        chosen = source.parquet_columns if source.options.ignore_columns else None
+        # a long text that is stored once must not be repeated in memory for each row
+        texts = [field.name for field in metadata.schema.to_arrow_schema() if _is_text(field.type)]
+        table = pyarrow.parquet.read_table(
+            source.for_arrow(), columns=chosen, read_dictionary=texts
+        )
         table.validate(full=True)
         columns = [_as_text(column) for column in table.itercolumns()]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -39,12 +45,15 @@ def read_parquet(source: Source) -> Delimited:
     return ParquetTable(source, list(table.column_names), columns)
 
 
-def _check_size(source: Source, rows: int, columns: int) -> None:
-    need, limit = rows * columns * _CELL, physical_memory() // 2
+def _check_size(source: Source, metadata: pyarrow.parquet.FileMetaData) -> None:
+    rows, columns = metadata.num_rows, metadata.num_columns
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    stored = sum(group.total_byte_size for group in groups)  # not compressed
+    need, limit = max(rows * columns * _CELL, stored), file_limit()
     if need > limit:
         raise source.error(
-            f"{rows:,} rows x {columns:,} columns need about {need / 1e9:,.1f} GB, and the limit "
-            f"is half of the memory here, {limit / 1e9:,.1f} GB; split the file"
+            f"{rows:,} rows x {columns:,} columns need about {data_size(need)}, and the limit "
+            f"is half of the memory here, {data_size(limit)}; split the file"
         )
 
 
@@ -54,9 +63,25 @@ def _as_text(column: pa.ChunkedArray) -> pa.DictionaryArray:
         column = column.cast(pa.int8())
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
         raise pa.ArrowInvalid(f"a column of type {column.type}")
+    if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+        return _with_empty_text(column.unify_dictionaries().combine_chunks())
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
     text = pc.fill_null(column.cast(pa.string()), "")
     return text.dictionary_encode().unify_dictionaries().combine_chunks()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string())
+
+
+def _with_empty_text(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """A column of texts whose missing values are empty texts; no text is copied per row."""
+    texts, codes = column.dictionary.cast(pa.string()), column.indices.cast(pa.int32())
+    if column.null_count:
+        if pc.index(texts, "").as_py() < 0:
+            texts = pa.concat_arrays([texts, pa.array([""])])
+        codes = pc.fill_null(codes, pc.index(texts, "").as_py())
+    return pa.DictionaryArray.from_arrays(codes, texts)

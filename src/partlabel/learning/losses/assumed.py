@@ -3,6 +3,8 @@
 In all of them a label *known* to be absent has the negative term of the loss at full weight.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -68,23 +70,31 @@ def negative_label_smoothing(logits: Tensor, labels: Tensor, epsilon: float = 0.
     return mean(cross_entropy(logits, targets))
 
 
-def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0, alpha: float = 0.75) -> Tensor:
+def focal(
+    logits: Tensor,
+    labels: Tensor,
+    gamma: float = 2.0,
+    alpha: float = 0.75,
+    unknown: Literal["absent", "ignore"] = "absent",
+) -> Tensor:
     """Focal loss: the cost of a cell is multiplied by its error to the power of gamma.
 
-    The error is 1 - p for a present label and p for any other. Unknown labels count as absent.
+    The error is 1 - p for a present label and p for any other.
 
     Args:
         logits: [B, C]
         labels: [B, C]
         gamma: focusing parameter, 0 for plain cross-entropy.
         alpha: weight of present labels; all others have weight 1 - alpha.
+        unknown: whether unknown labels count as absent, or not at all.
     """
     logits = precise(logits)
     present, absent = cost_of_present(logits), cost_of_absent(logits)
     # e^-absent is 1 - p, the error of a present label; e^-present is p
     hard_present = torch.exp(-gamma * absent) * present
     hard_absent = torch.exp(-gamma * present) * absent
-    return mean(torch.where(labels > 0, alpha * hard_present, (1 - alpha) * hard_absent))
+    cost = torch.where(labels > 0, alpha * hard_present, (1 - alpha) * hard_absent)
+    return mean(cost if unknown == "absent" else torch.where(labels == 0, 0.0, cost))
 
 
 def asymmetric(

@@ -9,7 +9,7 @@
 [5] Ridnik et al., Asymmetric Loss For Multi-Label Classification, ICCV 2021.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -17,7 +17,8 @@ from torch import Tensor
 from partlabel.base.ranges import Share, Softness, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.method import Figure, OnLogits
+from partlabel.learning.checks import warn_of_positives_only
+from partlabel.learning.method import Figure, OnLogits, Task
 from partlabel.models import Classifier
 
 
@@ -138,18 +139,31 @@ class NegativeLabelSmoothing(OnLogits):
 class Focal(OnLogits):
     """Counts unknown labels as absent; hard labels have more weight (focal loss) [4].
 
+    With ``unknown=ignore`` it learns known labels only, as in the figures of ``sr``'s paper.
+
     Args:
         gamma: focusing parameter; a larger value gives more weight to hard labels. Paper: 2.
         alpha: weight of present labels, 1 - alpha of all others. Paper [2]: 0.75 for all datasets.
+        unknown: ``absent`` to count unknown labels as absent, ``ignore`` to leave them out.
     """
 
-    def __init__(self, gamma: Weight = 2.0, alpha: Share = 0.75) -> None:
+    def __init__(
+        self,
+        gamma: Weight = 2.0,
+        alpha: Share = 0.75,
+        unknown: Literal["absent", "ignore"] = "absent",
+    ) -> None:
         super().__init__()
-        self.gamma, self.alpha = gamma, alpha
+        self.gamma, self.alpha, self.unknown = gamma, alpha, unknown
+
+    def prepare(self, task: Task) -> None:
+        """Warn if known labels only are learned, and none of them is absent."""
+        if self.unknown == "ignore":
+            warn_of_positives_only(task.labels, "focal with unknown=ignore")
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.focal`."""
-        return losses.focal(logits, batch.labels, self.gamma, self.alpha)
+        return losses.focal(logits, batch.labels, self.gamma, self.alpha, self.unknown)
 
 
 class Asymmetric(OnLogits):

@@ -11,9 +11,8 @@ from partlabel.base.errors import InputError
 from partlabel.base.ranges import Epochs, Share, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.checks import refuse_patience
 from partlabel.learning.extensions import Artifacts, HasArtifacts
-from partlabel.learning.method import Figure, Predict, Stage, Task
+from partlabel.learning.method import Figure, Predict, Task
 from partlabel.learning.methods.em import Alpha, EntropyMaximization
 from partlabel.learning.pseudo_labels import quota
 from partlabel.learning.pseudo_labels.state import PseudoLabels
@@ -24,7 +23,8 @@ class EmApl(EntropyMaximization, HasArtifacts):
 
     Before each epoch after the warm-up, some unknown labels of each class, those with the lowest
     scores, become soft negatives. The target of a soft negative is its score at that time, and does
-    not change later. All other unknown labels stay unknown.
+    not change later. All other unknown labels stay unknown. The rounds are planned for all
+    --epochs; those that early stopping (--patience) does not reach are not made up for.
 
     Args:
         alpha: weight of the entropy of labels that stay unknown, a number or ``auto``: see ``em``.
@@ -68,11 +68,6 @@ class EmApl(EntropyMaximization, HasArtifacts):
         self.rounds = task.epochs - self.warmup
         self.unknown = task.labels.counts().unknown
         self.pseudo.prepare(task)
-
-    def stages(self, epochs: int, patience: int | None) -> list[Stage]:
-        """One stage, without early stopping."""
-        refuse_patience(patience)
-        return super().stages(epochs, patience)
 
     def before_epoch(self, epoch: int, predict: Predict) -> dict[str, float]:
         """After the warm-up, give pseudo-labels to the least likely unknown labels."""

@@ -4,6 +4,7 @@
     NeurIPS 2022.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -14,7 +15,7 @@ from partlabel.base.errors import InputError
 from partlabel.base.ranges import Count, Dropout, Epochs, Rate, Size, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
-from partlabel.learning.checks import changed_settings, refuse_idle, refuse_patience
+from partlabel.learning.checks import changed_settings, refuse_idle
 from partlabel.learning.extensions import Artifacts, FollowsStages, HasArtifacts
 from partlabel.learning.method import Figure, OnLogits, Predict, Stage, Task
 from partlabel.learning.methods.assume_negative import AssumeNegative
@@ -30,7 +31,7 @@ Base = Literal["an", "em", "em-apl"]
 Threshold = Annotated[float, Field(ge=0.5, le=1)]
 
 _PROJECTION = 128
-_PATIENCE = 5
+_PATIENCE = 8
 _ADVICE = (
     "expected=1.5 (your estimate) or base=an; or label some images for all classes, in a split "
     "'holdout'"
@@ -44,16 +45,21 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
     of another method, ``base``, plus pseudo-label consistency (PLC): confident predictions on a
     weak view are the targets of a strong view. The second stage adds a contrastive loss (LAC).
     Embeddings of labels that are known or estimated to be present are pulled together within a
-    class, and pushed away from other classes, in the batch and in a queue of earlier batches. The
-    first stage has half of the epochs, rounded up. It ends early after 5 epochs (or --patience)
-    without a better validation.
+    class, and pushed away from other classes, in the batch and in a queue of earlier batches. Each
+    stage has up to --epochs epochs, and ends after 8 epochs (or --patience) without a better
+    validation.
 
-    The paper uses ``base=an``. The rows of its ablation are: AN ``lambda_plc=0 lambda_lac=0``; with
-    PLC ``lambda_lac=0``; with LAC end to end ``stages=1 queue=0``; in two stages ``queue=0``; and
-    the defaults. The first row trains any base with the same decoder. To train the whole network
-    the paper uses --lr 1e-4.
+    The rows of the paper's ablation have ``preset=paper`` and: AN ``lambda_plc=0 lambda_lac=0``;
+    with PLC ``lambda_lac=0``; with LAC end to end ``stages=1 queue=0``; in two stages ``queue=0``;
+    the whole method nothing else. The first row trains any base with the same decoder. To train the
+    whole network the paper uses --lr 1e-4.
 
     Args:
+        preset: ``paper`` for the paper's own form: base an; an unknown label is learned as present
+            if its probability is at least delta, and as absent if it is at most 1 - delta; PLC is
+            the mean over these labels. ``default``: base em; the most likely unknown labels are
+            learned as present, none as absent; PLC is divided by images times classes, so that a
+            pseudo-label costs as much as a known label.
         delta: confidence threshold of the weak view in the first stage. Paper: from 0.5 to 0.9,
             chosen on validation; the authors' code has 0.6.
         delta2: the same in the second stage. The authors' code: 0.9.
@@ -65,15 +71,16 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
         stages: 1 to use all losses from the start, with ``delta``, an ablation.
         denominator: ``all`` compares an embedding with all others; ``inter`` with those of other
             classes only, as printed in the paper.
-        base: method for unknown labels: ``em``, ``em-apl`` or ``an``. The scores of the first two
+        base: method for unknown labels: ``em``, ``em-apl`` or ``an``; None for that of the preset.
+            With ``an``, PLC is as in the paper. The scores of the first two
             are not probabilities. With them, the most likely unknown labels of a batch count as
             present: a share 1 - delta of the number that is expected to be missing.
         expected: present labels per image, for ``em`` and ``em-apl``; None to estimate it from the
             validation labels.
         alpha: see ``em``.
         beta, warmup: see ``em-apl``.
-        width: width of the decoder; see the head ``decoder``.
-        dropout: dropout of the decoder.
+        width, layers, feedforward, positions, dropout: of the decoder, see the head ``decoder``.
+            The authors' code: 2048, 2, 8192, true, 0.1.
     """
 
     owed: Tensor
@@ -82,11 +89,13 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
         "optimizer": "adamw",
         "weight_decay": 0.01,
         "schedule": "onecycle",
+        "rise": 0.2,
         "ema": 0.9997,
     }
 
     def __init__(
         self,
+        preset: Literal["default", "paper"] = "default",
         delta: Threshold = 0.6,
         delta2: Threshold = 0.9,
         lambda_plc: Weight = 1.0,
@@ -95,15 +104,21 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
         queue: Count = 512,
         stages: Literal[1, 2] = 2,
         denominator: losses.Denominator = "all",
-        base: Base = "em",
+        base: Base | None = None,
         expected: Rate | None = None,
         alpha: Alpha = 0.1,
         beta: Weight = 0.02,
         warmup: Epochs = 5,
         width: Size = 256,
+        layers: Size = 1,
+        feedforward: Size | None = None,
+        positions: bool = False,
         dropout: Dropout = 0.1,
     ) -> None:
         changed = changed_settings(LabelAwareConsistency, locals())
+        if preset == "paper" and base not in (None, "an"):
+            raise InputError(f"preset=paper has base=an; leave out the preset or base={base}")
+        base = base or ("an" if preset == "paper" else "em")
         contrasts, uses_estimates = lambda_lac > 0, lambda_plc + lambda_lac > 0
         uses_delta = lambda_plc > 0 or (contrasts and stages == 1)
         refuse_idle("lambda_lac", contrasts, changed, "tau", "queue", "stages", "denominator")
@@ -122,7 +137,14 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
             self.base = EntropyMaximization(alpha)
         elif base == "em-apl":
             self.base = EmApl(alpha, beta, warmup=warmup)
-        self.expected, self.width, self.dropout = expected, width, dropout
+        self.expected = expected
+        self.decoder: dict[str, Any] = {
+            "width": width,
+            "dropout": dropout,
+            "layers": layers,
+            "feedforward": feedforward,
+            "positions": positions,
+        }
         # the fraction of a label that is left for the next batch
         self.register_buffer("owed", torch.zeros(()))
         self.queue, self.diary = EmbeddingQueue(queue, _PROJECTION), Diary()
@@ -133,13 +155,11 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
     def head(self, features: int, classes: int) -> nn.Module:
         """The decoder, with a projection if there is a contrastive loss."""
         projection = _PROJECTION if self.lambda_lac else 0
-        return LabelDecoder(
-            features, classes, self.width, dropout=self.dropout, projection=projection
-        )
+        return LabelDecoder(features, classes, **self.decoder, projection=projection)
 
     def prepare(self, task: Task) -> None:
         """Prepare the base method, and estimate how many present labels are missing."""
-        self.base.prepare(task)
+        self.base.prepare(replace(task, epochs=self.stage_count * task.epochs))
         self.diary.prepare(task)
         if not self.by_score and len(self.views) == 2:
             expected = self.expected or count_positives(task.validation, _ADVICE)
@@ -148,15 +168,7 @@ class LabelAwareConsistency(FollowsStages, HasArtifacts):
 
     def stages(self, epochs: int, patience: int | None) -> list[Stage]:
         """The base loss and PLC, then these and LAC."""
-        if isinstance(self.base, EmApl):
-            refuse_patience(patience)
-        if self.stage_count == 1:
-            return [Stage(epochs, patience=patience)]
-        if epochs < 2:
-            raise InputError("two stages need at least two --epochs; or set --set stages=1")
-        first_patience = None if isinstance(self.base, EmApl) else patience or _PATIENCE
-        first = Stage(-(-epochs // 2), patience=first_patience)
-        return [first, Stage(epochs // 2, patience=patience)]
+        return [Stage(epochs, patience=patience or _PATIENCE)] * self.stage_count
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
         """Train the projection only in the stage with a contrastive loss."""

@@ -5,13 +5,13 @@
 """
 
 import math
-import os
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from partlabel.base.errors import InputError
+from partlabel.base.allocation import physical_memory
+from partlabel.base.errors import InputError, data_size
 from partlabel.base.ranges import Epochs, Rate
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
@@ -70,9 +70,9 @@ class Role(ExpectedPositive, HasOwnRates, EstimatesLabels):
         super().prepare(task)
         # a parameter, its gradient and two moments, and all but the gradient again in a checkpoint
         needed_bytes = 52 * math.prod(task.labels.shape)
-        if needed_bytes > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        if needed_bytes > physical_memory():
             raise InputError(
-                f"ROLE needs {needed_bytes / 1e9:.0f} GB of memory for the estimates of all "
+                f"ROLE needs {data_size(needed_bytes)} of memory for the estimates of all "
                 "training labels, more than this machine has; em-apl keeps its labels on disk"
             )
         known = torch.from_numpy(task.labels.dense())

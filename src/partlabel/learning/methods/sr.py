@@ -36,7 +36,7 @@ class SaliencyRegularization(HasArtifacts):
 
     Args:
         alpha: weight of the highest values. Paper: 0.5.
-        k: number of highest values. Paper: 5, of 14 x 14.
+        k: number of highest values. Paper: 5.
         tau: threshold: an unknown label counts as present if its probability is at least tau, and
             as absent if it is at most 1 - tau. Paper: 0.6.
         saliency: false to use the mean of a class map only.

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.base.errors import FileError, JobError
+from partlabel.base.errors import FileError, JobError, data_size
 from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable
 
@@ -110,7 +110,7 @@ class LabelMemory:
         if needed > free:
             raise JobError(
                 f"{folder}: pseudo-labels for {self.images:,} x {self.classes:,} cells need "
-                f"{needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free; put --out on a "
+                f"{data_size(needed)}, but only {data_size(free)} are free; put --out on a "
                 "larger disk"
             )
         for name, size in (("rounds", 2), ("values", 4)):

@@ -13,7 +13,6 @@ Records are on disk before they are in the index, so a crash loses at most the l
 are compared when a record is read for the first time.
 """
 
-import fcntl
 import hashlib
 import json
 import math
@@ -30,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.base.errors import InputError, JobError, count
+from partlabel.base.errors import InputError, JobError, count, data_size
 from partlabel.base.files import atomic_file
+from partlabel.base.locks import wait_for
 from partlabel.images.batches import Rows, in_batches
 from partlabel.images.pictures import Pictures
 
@@ -141,8 +141,7 @@ class MapStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with wait_for(self.folder / "lock"):
             self._read_index()
             yield
 
@@ -297,6 +296,6 @@ def _check_disk_space(store: MapStore, number: int) -> None:
     need, free = number * store.size, shutil.disk_usage(store.folder).free
     if need > free:
         raise JobError(
-            f"{store.folder}: the features of {count(number, 'image')} need {need / 1e9:.1f} GB, "
-            f"but {free / 1e9:.1f} GB are free; set PARTLABEL_CACHE to a larger disk"
+            f"{store.folder}: the features of {count(number, 'image')} need {data_size(need)}, "
+            f"but {data_size(free)} are free; set PARTLABEL_CACHE to a larger disk"
         )

@@ -31,6 +31,11 @@ class Relevance(nn.Module):
         self.visual = nn.Linear(features, classes)
         self.relevance = nn.Linear(features, classes)
 
+    @property
+    def classifier(self) -> nn.Linear:
+        """The layer whose logits say what is visible, as those of other heads do."""
+        return self.visual
+
     def both(self, maps: Tensor) -> tuple[Tensor, Tensor]:
         """Feature maps [B, D, H, W] to the logits of v [B, C] and of v r [B, C]."""
         means = maps.mean(dim=(2, 3))

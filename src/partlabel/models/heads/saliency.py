@@ -56,7 +56,7 @@ class Saliency(MapHead):
         features: D, channels of the feature map.
         classes: C, number of logits.
         alpha: weight of the highest values. Paper: 0.5.
-        k: number of highest values. Paper: 5, of 14 x 14.
+        k: number of highest values. Paper: 5.
         dropout: probability that a number of the feature map is set to 0 in training.
         salient_prediction: whether to add the highest values in evaluation mode too.
     """

@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from partlabel.output.bench.spec import (
     read_spec,
     read_table,
     settings_of,
+    start_of,
 )
 from partlabel.output.bench.tables import Tables, tables
 
@@ -119,9 +120,21 @@ def _cell(
     choice: Choice,
     conditions: tuple[str, ...],
 ) -> Cell:
-    entry, strategy, proportion = combination
-    settings = settings_of(spec, entry, choice)
-    return Cell(entry.name, strategy, proportion, seed, settings, conditions, choice)
+    settings = settings_of(spec, combination.entry, choice)
+    start = None
+    if method := start_of(spec, combination.entry):
+        # one model for all entries: with the settings of the spec, whatever is chosen for an entry
+        start = _labelled(f"start {method}", combination, seed, {**spec.settings, "method": method})
+        start = replace(start, conditions=conditions)
+        conditions = (*conditions, start.name)
+    cell = _labelled(combination.entry.name, combination, seed, settings)
+    return replace(cell, conditions=conditions, choice=choice, start=start)
+
+
+def _labelled(name: str, combination: Combination, seed: int, settings: dict[str, Any]) -> Cell:
+    """A cell with the labels of a combination."""
+    _, strategy, proportion, per_image = combination
+    return Cell(name, strategy, proportion, seed, settings, per_image=per_image)
 
 
 def _choose_settings(
@@ -142,7 +155,7 @@ def _choose_settings(
         best = _best_choices(run_cells(setup, trials, say))
     chosen = []
     for combination, tried in options:
-        entry, strategy, proportion = combination
+        entry, strategy, proportion, _ = combination
         choice = tried[0]
         if len(tried) > 1:
             name = f"{entry.name}, {name_of_labels(strategy, proportion)}"

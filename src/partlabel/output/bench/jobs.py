@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from partlabel.base.errors import count
 from partlabel.base.files import atomic_file
 from partlabel.judging.pseudo_label_rates import judge
 from partlabel.judging.scoring import evaluate_run
 from partlabel.labels import LabelTable, simulate
 from partlabel.metrics import by_annotations
 from partlabel.output.bench.results import Result, name_of_labels
-from partlabel.output.bench.spec import FULL, Spec, read_table
+from partlabel.output.bench.spec import FULL, Spec, read_table, strategy_of
 from partlabel.training.run import Run
 from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError
@@ -45,9 +46,13 @@ class Setup:
     jobs: int
     cache: str | os.PathLike[str] | None
 
+    def folder(self, cell: "Cell") -> Path:
+        """The folder of a cell."""
+        return self.out / "cells" / cell.name
+
     def result_file(self, cell: "Cell", test: bool) -> Path:
         """The file of a cell's figures, which exists once the cell is finished."""
-        return self.out / "cells" / cell.name / ("test.json" if test else "val.json")
+        return self.folder(cell) / ("test.json" if test else "val.json")
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class Cell:
         settings: all settings of the training.
         conditions: what else its result depends on: labels and splits.
         choice: those of the settings that are chosen among several values.
+        per_image: whether the same number of labels is known in each image.
+        start: the cell whose model the training starts from.
     """
 
     entry: str
@@ -69,6 +76,8 @@ class Cell:
     settings: dict[str, Any] = field(hash=False)
     conditions: tuple[str, ...] = ()
     choice: dict[str, Any] = field(default_factory=dict, hash=False)
+    per_image: bool = False
+    start: "Cell | None" = None
 
     @property
     def name(self) -> str:
@@ -76,6 +85,7 @@ class Cell:
         text = json.dumps([self.settings, self.conditions], sort_keys=True, default=str)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         share = "" if self.proportion is None else f"-{self.proportion:g}"
+        share += "-per_image" if self.per_image else ""
         plain = "".join(c if c.isalnum() or c in "+.-" else "_" for c in self.entry)
         return f"{plain}-{self.strategy}{share}-seed{self.seed}-{digest}"
 
@@ -94,6 +104,10 @@ def run_cells(
     Returns:
         The results, in the order of the cells.
     """
+    starts = {cell.start.name: cell.start for cell in cells if cell.start is not None}
+    if starts:
+        say(f"  training what others start from: {count(len(starts), 'training')}")
+        run_cells(setup, list(starts.values()), say)
     waiting = {cell.name for cell in cells if not setup.result_file(cell, test).is_file()}
     if len(waiting) < len(cells):
         say(f"  {len(cells) - len(waiting):,} of {len(cells):,} are already finished")
@@ -225,12 +239,22 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
     if cell.strategy == FULL:
         labels = simulate.hide(table, "partial", 1.0, cell.seed, spec.split, spec.holdout)
     else:
+        strategy = strategy_of(spec, cell.strategy)
         labels = simulate.hide(
-            table, cell.strategy, cell.proportion, cell.seed, spec.split, spec.holdout
+            table,
+            strategy.strategy,
+            cell.proportion,
+            cell.seed,
+            spec.split,
+            spec.holdout,
+            per_image=cell.per_image,
+            **strategy.options,
         )
     # the method's table has no rows of other splits, so that no test label can be used
     rows = np.flatnonzero(labels.in_split(spec.split) | labels.in_split(simulate.HOLDOUT))
     settings = {"seed": cell.seed, "split": spec.split, "reserve": 0, **cell.settings}
+    if cell.start is not None:
+        settings["start"] = str(setup.folder(cell.start) / "run")
     run = train(
         labels.subset(rows), spec.images, folder, resume=True, cache=setup.cache, **settings
     )

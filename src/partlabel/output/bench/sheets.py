@@ -1,13 +1,19 @@
 """A table with formatted cells, and its output as Markdown, as LaTeX and in a terminal."""
 
+import re
 from dataclasses import dataclass, field
+from html import escape as escape_html
 
 from rich.markup import escape
 from rich.table import Table
 
 from partlabel.output.display import grid
 
+# an underscore inside a word has no meaning in Markdown
+_MARKUP = re.compile(r"[\\`*\[\]|~$#!]|(?<![^\W_])_|_(?![^\W_])")
+# After the end of a row, LaTeX reads [ and * as arguments: so they are in braces.
 _TEX = {
+    "[": "{[}", "*": "{*}", "<": r"\textless{}", ">": r"\textgreater{}", "\n": " ", "\r": " ",
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
 }  # fmt: skip
@@ -32,6 +38,16 @@ class Sheet:
         return {column for best_row, column in self.best if best_row == row}
 
 
+def escape_markdown(text: str) -> str:
+    r"""Text that Markdown shows as it is, on one line.
+
+    >>> print(escape_markdown("<b> [a](b) *c* _d_ e_f"))
+    &lt;b&gt; \[a\](b) \*c\* \_d\_ e_f
+    """
+    line = " ".join(text.splitlines())
+    return _MARKUP.sub(r"\\\g<0>", escape_html(line, quote=False))
+
+
 def markdown(sheet: Sheet) -> str:
     """The table in Markdown.
 
@@ -43,7 +59,7 @@ def markdown(sheet: Sheet) -> str:
     """
 
     def line(texts: list[str], bold: set[int]) -> str:
-        escaped = [text.replace("|", "\\|").replace("\n", " ") for text in texts]
+        escaped = [escape_markdown(text) for text in texts]
         cells = [f"**{text}**" if j in bold else text for j, text in enumerate(escaped)]
         return f"| {' | '.join(cells)} |\n"
 

@@ -19,6 +19,7 @@ from partlabel.training.arguments import make_settings
 from partlabel.training.settings import AUTO
 
 FULL = "full"  # the strategy that hides no label
+_NO_START = "none"  # an entry's start, where the spec has one
 _TEST = 0.2  # share of test images, if a table has no splits
 
 Grid = dict[str, list[Any]]  # the values to try for each setting
@@ -35,6 +36,26 @@ class Strategy(BaseModel):
     model_config = ConfigDict(extra="forbid")
     strategy: str
     proportions: list[float | None] = [None]
+    per_image: bool = Field(
+        default=False, description="Keep the same number of labels in each image."
+    )
+    parts: int | None = Field(default=None, description="For merged: number of parts.")
+    full: float | None = Field(
+        default=None, description="For mixed: share of images with all labels."
+    )
+    tags: float | None = Field(default=None, description="For mixed: images with one tag.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the strategy that are given."""
+        options = {name: getattr(self, name) for name in simulate.OPTIONS}
+        return {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def title(self) -> str:
+        """The strategy and its options, as shown in tables and used in names of folders."""
+        options = [f"{name}{value:g}" for name, value in self.options.items()]
+        return "-".join([self.strategy, *options])
 
 
 class Entry(BaseModel):
@@ -48,6 +69,7 @@ class Entry(BaseModel):
     labels: str | None = Field(None, description="A strategy instead of the spec's, such as full.")
     only: list[str] | None = Field(None, description="Strategies of the spec to use.")
     choose: Grids | None = Field(None, description="Grids instead of the spec's.")
+    start: str | None = Field(None, description="A method instead of the spec's start, or none.")
 
 
 class Spec(BaseModel):
@@ -64,6 +86,7 @@ class Spec(BaseModel):
     settings: dict[str, Any] = {}
     choose: Grids = [{}]
     methods: list[Entry]
+    start: str | None = Field(None, description="A method whose model all trainings start from.")
     figures: list[str] | None = Field(None, min_length=1, description="Figures to show in tables.")
     baseline: str | None = Field(None, description="The entry that others are compared with.")
     ceiling: str | None = Field(None, description="An entry trained on all labels.")
@@ -97,7 +120,12 @@ def _check_entries(path: Path, spec: Spec) -> None:
     for strategy in spec.strategies:
         if strategy.strategy != FULL:
             for proportion in strategy.proportions:
-                simulate.check(strategy.strategy, proportion)
+                simulate.check(
+                    strategy.strategy, proportion, per_image=strategy.per_image, **strategy.options
+                )
+    drawn = [(one.title, share) for one in spec.strategies for share in one.proportions]
+    if len(set(drawn)) < len(drawn):
+        raise FileError(path, "strategies: the same strategy and proportion are there twice")
     for entry in spec.methods:
         one_of("method", entry.method, [AUTO, *METHODS])
         for choice in choices(spec, entry):
@@ -105,6 +133,8 @@ def _check_entries(path: Path, spec: Spec) -> None:
             make_settings(method=entry.method, options=entry.options, **settings)
         for name in entry.only or []:
             one_of("strategy", name, [strategy.strategy for strategy in spec.strategies])
+        if start_of(spec, entry) is not None:
+            one_of("start", start_of(spec, entry) or "", METHODS)
         if entry.labels is not None:
             one_of("strategy", entry.labels, (FULL, *simulate.WITHOUT_PROPORTION))
     names = [entry.name for entry in spec.methods]
@@ -143,6 +173,7 @@ class Combination(NamedTuple):
     entry: Entry
     strategy: str
     proportion: float | None
+    per_image: bool = False
 
 
 def combinations(spec: Spec) -> Iterator[Combination]:
@@ -155,7 +186,13 @@ def combinations(spec: Spec) -> Iterator[Combination]:
             if entry.only is not None and strategy.strategy not in entry.only:
                 continue
             for proportion in strategy.proportions:
-                yield Combination(entry, strategy.strategy, proportion)
+                yield Combination(entry, strategy.title, proportion, strategy.per_image)
+
+
+def strategy_of(spec: Spec, title: str) -> Strategy:
+    """The strategy with this title; an entry's own labels are a strategy without options."""
+    own = Strategy(strategy=title)
+    return next((strategy for strategy in spec.strategies if strategy.title == title), own)
 
 
 def choices(spec: Spec, entry: Entry) -> Iterator[dict[str, Any]]:
@@ -213,6 +250,12 @@ def _number(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError):
         return None
+
+
+def start_of(spec: Spec, entry: Entry) -> str | None:
+    """The method whose model the trainings of an entry start from."""
+    start = spec.start if entry.start is None else entry.start
+    return None if start in (None, _NO_START) else start
 
 
 def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:

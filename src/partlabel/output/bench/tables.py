@@ -9,7 +9,7 @@ from scipy.stats import ttest_1samp
 
 from partlabel.base.errors import count
 from partlabel.output.bench.results import Result, figures_of, name_of_labels, spread
-from partlabel.output.bench.sheets import Sheet, latex, markdown
+from partlabel.output.bench.sheets import Sheet, escape_markdown, latex, markdown
 
 COUNTS = ("evaluated_classes", "pseudo_labels")  # whole numbers; all others are in percent
 JUDGED = ("pseudo_absent_accuracy", "pseudo_present_accuracy")
@@ -67,7 +67,7 @@ class Tables:
 
     def markdown(self) -> str:
         """Tables and notes in Markdown."""
-        notes = "".join(f"* {note}\n" for note in self.notes)
+        notes = "".join(f"* {escape_markdown(note)}\n" for note in self.notes)
         return "\n".join(filter(None, [*map(markdown, self.sheets), notes]))
 
     def latex(self) -> str:

@@ -44,7 +44,7 @@ def cohesion(points: Points, classes: Indices) -> tuple[float, float]:
 def label_embeddings(sample: Sample) -> list[Section]:
     """One point per present label of validation images, if the head embeds labels."""
     run = sample.ours.run
-    if not run.stage_weights(1):
+    if not run.has_stage(1):
         return []
     rows, image, column = _frequent_labels(sample.val_labels)
     if len(image) < 3:
@@ -91,16 +91,15 @@ def _embeddings(run: Run, table: LabelTable) -> dict[str, NDArray[np.float32]]:
     head = model.head
     if not isinstance(head, LabelDecoder):
         return {}
-    moments = {
-        "before the second stage": run.stage_weights(1),
-        "at the end of the training": run.last_state()["model"],
-    }
-    embeddings = {}
-    for name, weights in moments.items():
-        model.load_state_dict(weights, strict=False)
+
+    def embed() -> NDArray[np.float32]:
         parts = [part.numpy() for _, part in apply_to_maps(run, model, table, head.embed)]
-        embeddings[name] = np.concatenate(parts)
-    return embeddings
+        return np.concatenate(parts)
+
+    run.load_stage(model, 1)
+    before = embed()
+    run.load_end(model)
+    return {"before the second stage": before, "at the end of the training": embed()}
 
 
 def _draw_clouds(clouds: dict[str, Points], column: Indices, classes: list[str]) -> str:

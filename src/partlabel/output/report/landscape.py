@@ -136,7 +136,7 @@ def survey(run: Run, name: str) -> Landscape:
     model, method = run.classifier(), run.method()
     # not the weights of the epoch that was kept: the method's state belongs to the last step, and
     # only the end of a training is near a minimum
-    model.load_state_dict(run.last_state()["model"], strict=False)
+    run.load_end(model)
     stages = method.stages(run.settings.epochs, run.settings.patience)
     if isinstance(method, FollowsStages):
         method.begin_stage(len(stages) - 1, model)

@@ -40,8 +40,10 @@ from partlabel.training.inputs import fits
 from partlabel.training.monitor import Monitor
 from partlabel.training.run import Record, Run
 from partlabel.training.selection import Selection, by_humans, has_both_kinds
+from partlabel.training.settings import Settings
 
 BUDGETS = {"small": 20, "medium": 80, "large": 200}  # trainings
+_FULLY = 0.9  # share of known labels from which on a holdout counts as fully labelled
 _MEMBERS = 5  # of an ensemble, at most
 _SCREENING = 2  # folds that candidates are compared on first
 _FITTED = 2000  # images that the reduction of features is fitted on
@@ -76,11 +78,16 @@ def fit_members(
     if reduction is not None:
         kept = len(reduction.basis)
         features[kept] = hold(inputs, number, partial(_reduced, reduction)).part(readable)
-    evidence = val if has_both_kinds(val) else by_humans(training)
+    on_holdout = chooses_on_holdout(settings, selection, by_humans(training), val)
     laboratory = Laboratory(
-        run.folder / "auto", settings, training, evidence, features, model.backbone
+        run.folder / "auto",
+        settings,
+        training,
+        val if on_holdout or not has_both_kinds(by_humans(training)) else by_humans(training),
+        features,
+        model.backbone,
     )
-    comparison = _comparison(laboratory, selection, training, val, monitor)
+    comparison = _comparison(laboratory, val, monitor, on_holdout=on_holdout)
     finished = _search(comparison, None if reduction is None else len(reduction.basis))
     members, trials, held_out = _choose(comparison, finished)
     heads = [laboratory.head_of(c, trial) for c, trial in trials.items()]
@@ -91,7 +98,8 @@ def fit_members(
         rows = selection.train[readable[:train]]
         state = {"rows": torch.from_numpy(rows), "logits": torch.from_numpy(held_out)}
         save_state(run.folder / "out_of_fold.safetensors", state)
-    write_leaderboard(run.folder, _leaderboard(comparison, members))
+    shares = {one: member.share for one, member in zip(trials, members, strict=True)}
+    write_leaderboard(run.folder, _leaderboard(comparison, shares))
     factors = [member.factor for member in members]
     outcome = _outcome(sum_of([t.logits.numpy() for t in trials.values()], factors), val)
     return record.model_copy(update={**outcome, "members": members, "finished": True})
@@ -120,16 +128,13 @@ def _reduced(reduction: Reduction, maps: torch.Tensor) -> torch.Tensor:
 
 
 def _comparison(
-    laboratory: Laboratory,
-    selection: Selection,
-    training: LabelTable,
-    val: LabelTable,
-    monitor: Monitor,
+    laboratory: Laboratory, val: LabelTable, monitor: Monitor, *, on_holdout: bool
 ) -> Comparison:
-    """What candidates are compared on: the holdout if it is a good judge, or folds."""
-    settings, train = laboratory.settings, len(training)
-    scored, truth = train + np.arange(len(val)), by_humans(training)
-    if chooses_on_holdout(settings.val_split or HOLDOUT, selection, truth, val):
+    """What candidates are compared on: the holdout, or folds of the training images."""
+    settings, training = laboratory.settings, laboratory.table
+    train = len(training)
+    scored = train + np.arange(len(val))
+    if on_holdout:
         criterion = Criterion(val.dense(), "the holdout split")
         return Comparison(laboratory, criterion, None, train, scored, monitor)
     if train < settings.folds:
@@ -138,19 +143,24 @@ def _comparison(
             "more images, or name a --method"
         )
     folds = make_folds(training, settings.folds, settings.seed)
-    criterion = Criterion(truth.dense(), f"each of {settings.folds} folds of the training images")
+    held_out = f"each of {settings.folds} folds of the training images"
+    criterion = Criterion(by_humans(training).dense(), held_out)
     return Comparison(laboratory, criterion, folds, train, scored, monitor)
 
 
 def chooses_on_holdout(
-    split: str, selection: Selection, training: LabelTable, val: LabelTable
+    settings: Settings, selection: Selection, training: LabelTable, val: LabelTable
 ) -> bool:
-    """Whether validation images are a split of their own, with labels that can choose."""
+    """Whether validation images are a split of their own, with labels that can choose.
+
+    Nearly all labels must be known, or more kinds of labels than of the training images: known
+    labels of the training images are more otherwise.
+    """
     splits = selection.labels.splits
     names = set() if splits is None or not len(selection.val) else set(splits.take(selection.val))
-    if names != {split} or not has_both_kinds(val):
+    if names != {settings.val_split or HOLDOUT} or not has_both_kinds(val):
         return False
-    return val.known >= 0.9 or not has_both_kinds(training)
+    return val.known >= _FULLY or not has_both_kinds(training)
 
 
 def _search(comparison: Comparison, components: int | None) -> list[Candidate]:
@@ -175,7 +185,7 @@ def _search(comparison: Comparison, components: int | None) -> list[Candidate]:
         f"trying {count(len(recipes), 'recipe')} in at most {count(budget, 'training')}, about "
         f"{minutes:,} min"
     )
-    screening = min(_SCREENING, parts)
+    comparison.budget, screening = budget, min(_SCREENING, parts)
     search = Search(recipes, comparison.measure, parts, screening, budget, teach=has_absent)
     finished = search.run()
     if not finished:
@@ -201,11 +211,11 @@ def _choose(
             continue
         trials[candidate] = comparison.refit(candidate)
         if error := trials[candidate].error:
-            raise JobError(f"{candidate.name}: {error}")
+            raise JobError(f"{candidate.label}: {error}")
         share = float(weights[number])
         factor = share * scale / spreads[number]
         own = candidate.settings(settings)
-        members.append(MemberRecord(name=candidate.name, settings=own, share=share, factor=factor))
+        members.append(MemberRecord(name=candidate.label, settings=own, share=share, factor=factor))
     used = np.flatnonzero(weights)
     total = np.sum([weights[n] * scale / spreads[n] * logits[n] for n in used], axis=0)
     _describe_choice(comparison, finished, len(members), total)
@@ -228,14 +238,10 @@ def _describe_choice(
     )
 
 
-def _leaderboard(comparison: Comparison, members: list[MemberRecord]) -> list[Line]:
-    """All candidates, with their weights; also printed."""
-    shares = {member.name: member.share for member in members}
+def _leaderboard(comparison: Comparison, shares: dict[Candidate, float]) -> list[Line]:
+    """All candidates, with their shares of the ensemble; also printed."""
     lines = ordered(
-        [
-            replace(line, weight=shares.get(line.candidate, 0.0))
-            for line in comparison.lines.values()
-        ]
+        [replace(line, weight=shares.get(one, 0.0)) for one, line in comparison.lines.items()]
     )
     comparison.monitor.note(as_text(lines))
     return lines

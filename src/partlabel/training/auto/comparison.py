@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from partlabel.base.errors import count
 from partlabel.images.batches import Rows
 from partlabel.training.auto.criterion import Criterion, mean
 from partlabel.training.auto.folds import Folds
@@ -30,6 +29,8 @@ class Comparison:
         train: number of training images, which come before the others.
         scored: the images to score after a training on all training images.
         monitor: shows the progress.
+        lines: what was found out about each candidate.
+        budget, done: number of trainings, for the progress.
     """
 
     laboratory: Laboratory
@@ -39,6 +40,8 @@ class Comparison:
     scored: Rows
     monitor: Monitor
     lines: dict[Candidate, Line] = field(default_factory=dict)
+    budget: int = 0
+    done: int = 0
 
     @property
     def parts(self) -> int:
@@ -56,7 +59,7 @@ class Comparison:
             score = mean(self.criterion(logits, rows))
         recipe, seconds = candidate.recipe, sum(trial.seconds for trial in parts)
         line = Line(
-            candidate.name,
+            candidate.label,
             recipe.method,
             recipe.head,
             candidate.decay,
@@ -66,9 +69,11 @@ class Comparison:
             seconds,
             error="; ".join(errors[:1]),
         )
+        self.done += folds - (self.lines[candidate].folds if candidate in self.lines else 0)
         self.lines[candidate] = line
         outcome = f"failed, {line.error}" if errors else f"{line.criterion} {100 * score:.2f}"
-        self.monitor.note(f"  {candidate.name}, {count(folds, 'training')}: {outcome}")
+        on = f" on {folds} of {self.parts} folds" if self.parts > 1 else ""
+        self.monitor.note(f"  {self.done} of {self.budget}: {candidate.label}{on}: {outcome}")
         return score
 
     def _held_out(self, fold: int) -> Rows:

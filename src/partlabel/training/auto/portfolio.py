@@ -67,12 +67,27 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Short and unique, for tables and file names."""
-        options = [f"{key}={value}" for key, value in self.recipe.options.items()]
-        name = " ".join([self.recipe.method, *options, self.recipe.head, f"decay={self.decay:g}"])
+        """Unique, with the names of its teacher and of the teacher's teachers."""
         if self.teacher is None:
-            return name
-        return f"{name} taught {self.share:g} by ({self.teacher.name})"
+            return self._alone
+        return f"{self._alone} taught {self.share:g} by ({self.teacher.name})"
+
+    @property
+    def label(self) -> str:
+        """Short, for tables."""
+        if self.teacher is None:
+            return self._alone
+        return f"{self._alone}, taught by {self.teacher._alone}, round {self.rounds}"
+
+    @property
+    def rounds(self) -> int:
+        """The number of teachers behind one another."""
+        return 0 if self.teacher is None else 1 + self.teacher.rounds
+
+    @property
+    def _alone(self) -> str:
+        options = [f"{key}={value}" for key, value in self.recipe.options.items()]
+        return " ".join([self.recipe.method, *options, self.recipe.head, f"decay={self.decay:g}"])
 
     def settings(self, base: Settings) -> Settings:
         """The settings that train it alone, with images and backbone as in ``base``."""

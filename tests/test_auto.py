@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from partlabel.labels.formats import read_labels
 from partlabel.metrics.positive_ranking import has_enough, positive_auc
 from partlabel.models import Reduction
 from partlabel.models.heads import Branch, Ensemble, Linear, Saliency, merge_linear
+from partlabel.training import trainer
 from partlabel.training.arguments import effective, make_settings, write_config
 from partlabel.training.auto import greedy
 from partlabel.training.auto.criterion import Criterion
@@ -349,6 +351,46 @@ def test_a_stopped_run_goes_on_and_repeats_nothing(
     assert run.record.members == automatic.record.members
     partlabel.train(labels, scene / "images", out, resume=True, **arguments)
     assert len(trained) == len(set(trained))
+
+
+def test_a_signal_in_the_middle_of_a_training_changes_nothing(
+    automatic: Run, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = itertools.count()
+
+    @contextmanager
+    def signalled() -> Iterator[Callable[[], int]]:
+        yield lambda: 15 if next(steps) == 7 else 0  # in the second training of 12 epochs or so
+
+    labels, out = automatic.selection.labels, tmp_path / "run"
+    arguments: dict[str, Any] = {"budget": 12, "folds": 3, **TINY}
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "interruptible", signalled)
+        with pytest.raises(trainer.InterruptedTrainingError):
+            partlabel.train(labels, scene / "images", out, **arguments)
+    assert len(list((out / "auto").glob("*/last.safetensors"))) == 1
+    run = partlabel.train(labels, scene / "images", out, resume=True, **arguments)
+    best = load_state(run.folder / "best.safetensors")
+    assert same(best, load_state(automatic.folder / "best.safetensors"))
+
+
+def test_a_candidate_that_fails_is_noted(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = Laboratory._train
+
+    def failing(self: Laboratory, candidate: Candidate, *rest: Any) -> Any:
+        if candidate.recipe.method == "bce":
+            raise JobError("the loss became nan")
+        return train(self, candidate, *rest)
+
+    monkeypatch.setattr(Laboratory, "_train", failing)
+    run = partlabel.train(
+        scene / "partial.csv", scene / "images", tmp_path / "run", budget=4, reserve=0.0, **TINY
+    )
+    lines = read_leaderboard(run.folder)
+    assert {line.error for line in lines if line.method == "bce"} == {"the loss became nan"}
+    assert all(member.settings.method != "bce" for member in run.record.members)
 
 
 def test_a_holdout_chooses_and_each_candidate_trains_once(scene: Path, tmp_path: Path) -> None:

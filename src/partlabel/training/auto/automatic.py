@@ -4,7 +4,6 @@ import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +11,15 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError, JobError, count
-from partlabel.images.batches import Rows, in_batches
 from partlabel.labels import LabelTable
-from partlabel.labels.simulate import HOLDOUT
 from partlabel.metrics import evaluate
 from partlabel.metrics.calibration import balanced_thresholds
-from partlabel.models import Classifier, Reduction
+from partlabel.models import Classifier
 from partlabel.models.prediction import InputSource
 from partlabel.training.auto.comparison import Comparison
 from partlabel.training.auto.criterion import Criterion, mean
 from partlabel.training.auto.folds import make_folds
 from partlabel.training.auto.greedy import Logits, choose_weights, spread
-from partlabel.training.auto.held_features import HeldFeatures, hold
 from partlabel.training.auto.leaderboard import (
     Line,
     as_text,
@@ -31,22 +27,19 @@ from partlabel.training.auto.leaderboard import (
     ordered,
     write_leaderboard,
 )
+from partlabel.training.auto.material import Material, gather
 from partlabel.training.auto.members import MemberRecord, combine
-from partlabel.training.auto.portfolio import COMPONENTS, Candidate, make_portfolio
+from partlabel.training.auto.portfolio import Candidate, make_portfolio
 from partlabel.training.auto.search import Search
 from partlabel.training.auto.trials import Laboratory, Trial
 from partlabel.training.checkpoint import save_state
-from partlabel.training.inputs import fits
 from partlabel.training.monitor import Monitor
 from partlabel.training.run import Record, Run
-from partlabel.training.selection import Selection, by_humans, has_both_kinds
-from partlabel.training.settings import Settings
+from partlabel.training.selection import Selection, by_humans
 
 BUDGETS = {"small": 20, "medium": 80, "large": 200}  # trainings
-_FULLY = 0.9  # share of known labels from which on a holdout counts as fully labelled
 _MEMBERS = 5  # of an ensemble, at most
 _SCREENING = 2  # folds that candidates are compared on first
-_FITTED = 2000  # images that the reduction of features is fitted on
 _SECONDS = 4e-8  # of a training, per image, feature and class
 
 
@@ -64,114 +57,53 @@ def fit_members(
         model: the backbone, with any head.
         inputs: whole feature maps of training images, then of validation images.
     """
-    settings, number = record.settings, len(selection.train) + len(selection.val)
-    pooled = hold(inputs, number, lambda maps: maps.mean(dim=(2, 3), keepdim=True))
-    readable = np.flatnonzero(pooled.readable)
-    train = int((readable < len(selection.train)).sum())
-    if not train:
-        raise JobError("no training image could be read")
-    table = selection.table.subset(np.concatenate([selection.train, selection.val])[readable])
-    training = table.subset(np.arange(train))
-    val = by_humans(table.subset(np.arange(train, len(table))))
-    reduction = _reduction(model, inputs, readable, train)
-    features: dict[int | None, HeldFeatures] = {None: pooled.part(readable)}
-    if reduction is not None:
-        kept = len(reduction.basis)
-        features[kept] = hold(inputs, number, partial(_reduced, reduction)).part(readable)
-    on_holdout = chooses_on_holdout(settings, selection, by_humans(training), val)
-    laboratory = Laboratory(
-        run.folder / "auto",
-        settings,
-        training,
-        val if on_holdout or not has_both_kinds(by_humans(training)) else by_humans(training),
-        features,
-        model.backbone,
-    )
-    comparison = _comparison(laboratory, val, monitor, on_holdout=on_holdout)
-    finished = _search(comparison, None if reduction is None else len(reduction.basis))
+    material = gather(inputs, selection, record.settings)
+    folder, labels = run.folder / "auto", (material.training, material.evidence)
+    laboratory = Laboratory(folder, record.settings, *labels, material.features, model.backbone)
+    comparison = _comparison(laboratory, material, monitor)
+    finished = _search(comparison, material)
     members, trials, held_out = _choose(comparison, finished)
-    heads = [laboratory.head_of(c, trial) for c, trial in trials.items()]
-    reductions = {} if reduction is None else {len(reduction.basis): reduction}
-    model.head = combine(heads, members, reductions)
+    heads = [laboratory.head_of(one, trial) for one, trial in trials.items()]
+    model.head = combine(heads, members, material.reduction)
     save_state(run.folder / "best.safetensors", model.trained_weights())
     if comparison.folds is not None:
-        rows = selection.train[readable[:train]]
-        state = {"rows": torch.from_numpy(rows), "logits": torch.from_numpy(held_out)}
+        parts = {"rows": material.rows, "logits": held_out}
+        state = {name: torch.from_numpy(part) for name, part in parts.items()}
         save_state(run.folder / "out_of_fold.safetensors", state)
     shares = {one: member.share for one, member in zip(trials, members, strict=True)}
     write_leaderboard(run.folder, _leaderboard(comparison, shares))
     factors = [member.factor for member in members]
-    outcome = _outcome(sum_of([t.logits.numpy() for t in trials.values()], factors), val)
+    logits = sum_of([trial.logits.numpy() for trial in trials.values()], factors)
+    outcome = _outcome(logits, material.val)
     return record.model_copy(update={**outcome, "members": members, "finished": True})
 
 
-def _reduction(
-    model: Classifier, inputs: InputSource, readable: Rows, train: int
-) -> Reduction | None:
-    """Principal components of the maps of training images; None if they cannot be used."""
-    first = next(iter(inputs.batches([readable[:1]], ("clean",)))).views["clean"]
-    components = min(COMPONENTS, first.shape[1])
-    positions = math.prod(first.shape[2:])
-    if positions == 1 or not fits(len(readable) * components * positions * 2):
-        return None
-    sample = readable[np.unique(np.linspace(0, train - 1, min(train, _FITTED)).astype(np.int64))]
-    reduction = Reduction(first.shape[1], components)
-    reduction.fit(
-        part.views["clean"] for part in inputs.batches(in_batches(sample, 64), ("clean",))
-    )
-    return reduction.eval()
-
-
-def _reduced(reduction: Reduction, maps: torch.Tensor) -> torch.Tensor:
-    reduced: torch.Tensor = reduction(maps)
-    return reduced.half()
-
-
-def _comparison(
-    laboratory: Laboratory, val: LabelTable, monitor: Monitor, *, on_holdout: bool
-) -> Comparison:
+def _comparison(laboratory: Laboratory, material: Material, monitor: Monitor) -> Comparison:
     """What candidates are compared on: the holdout, or folds of the training images."""
-    settings, training = laboratory.settings, laboratory.table
-    train = len(training)
-    scored = train + np.arange(len(val))
-    if on_holdout:
-        criterion = Criterion(val.dense(), "the holdout split")
+    settings, train = laboratory.settings, len(material.training)
+    scored = train + np.arange(len(material.val))
+    if material.on_holdout:
+        criterion = Criterion(material.val.dense(), "the holdout split")
         return Comparison(laboratory, criterion, None, train, scored, monitor)
     if train < settings.folds:
         raise InputError(
             f"{count(train, 'training image')} cannot be cut into {settings.folds} folds; label "
             "more images, or name a --method"
         )
-    folds = make_folds(training, settings.folds, settings.seed)
+    folds = make_folds(material.training, settings.folds, settings.seed)
     held_out = f"each of {settings.folds} folds of the training images"
-    criterion = Criterion(by_humans(training).dense(), held_out)
+    criterion = Criterion(by_humans(material.training).dense(), held_out)
     return Comparison(laboratory, criterion, folds, train, scored, monitor)
 
 
-def chooses_on_holdout(
-    settings: Settings, selection: Selection, training: LabelTable, val: LabelTable
-) -> bool:
-    """Whether validation images are a split of their own, with labels that can choose.
-
-    Nearly all labels must be known, or more kinds of labels than of the training images: known
-    labels of the training images are more otherwise.
-    """
-    splits = selection.labels.splits
-    names = set() if splits is None or not len(selection.val) else set(splits.take(selection.val))
-    if names != {settings.val_split or HOLDOUT} or not has_both_kinds(val):
-        return False
-    return val.known >= _FULLY or not has_both_kinds(training)
-
-
-def _search(comparison: Comparison, components: int | None) -> list[Candidate]:
+def _search(comparison: Comparison, material: Material) -> list[Candidate]:
     """Train candidates within the budget; those that were trained on all folds."""
-    laboratory, settings, monitor = (
-        comparison.laboratory,
-        comparison.laboratory.settings,
-        comparison.monitor,
+    laboratory, monitor = comparison.laboratory, comparison.monitor
+    settings = laboratory.settings
+    has_absent = bool((material.evidence.counts().absent > 0).mean() >= 0.5)
+    recipes = make_portfolio(
+        material.training, has_absent=has_absent, components=material.components
     )
-    has_absent = bool((laboratory.evidence.counts().absent > 0).mean() >= 0.5)
-    recipes = make_portfolio(laboratory.table, has_absent=has_absent, components=components)
     parts = comparison.parts
     wanted = BUDGETS.get(settings.budget) or int(settings.budget)
     budget = max(wanted, parts)
@@ -183,7 +115,7 @@ def _search(comparison: Comparison, components: int | None) -> list[Candidate]:
     minutes = max(1, round(_SECONDS * work * float(np.mean([r.cost for r in recipes])) / 60))
     monitor.note(
         f"trying {count(len(recipes), 'recipe')} in at most {count(budget, 'training')}, about "
-        f"{minutes:,} min"
+        f"{minutes:,} min, with {material.size / 1e6:,.0f} MB of features in memory"
     )
     comparison.budget, screening = budget, min(_SCREENING, parts)
     search = Search(recipes, comparison.measure, parts, screening, budget, teach=has_absent)

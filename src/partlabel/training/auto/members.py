@@ -41,21 +41,22 @@ def ensemble_head(
 ) -> Ensemble:
     """A new head with the structure of an ensemble, whose weights are to be loaded."""
     heads = [make_member_head(m.settings, features, len(classes)) for m in members]
-    components = {m.settings.reduce for m in members if m.settings.reduce is not None}
-    return combine(heads, members, {number: Reduction(features, number) for number in components})
+    components = next((m.settings.reduce for m in members if m.settings.reduce), None)
+    reduction = None if components is None else Reduction(features, components)
+    return combine(heads, members, reduction)
 
 
 def combine(
     heads: Sequence[nn.Module],
     members: Sequence[MemberRecord],
-    reductions: dict[int, Reduction],
+    reduction: Reduction | None,
 ) -> Ensemble:
     """One head out of the heads of members; linear ones on the same features become one.
 
     Args:
         heads: one per member.
         members: their weights, and the reduction that each is behind.
-        reductions: by number of components.
+        reduction: that of all members with one.
     """
     branches = []
     for reduce in dict.fromkeys(member.settings.reduce for member in members):
@@ -67,6 +68,6 @@ def combine(
             layers = [head for n in linear if isinstance(head := heads[n], Linear)]
             parts.append(merge_linear(layers, [members[n].factor for n in linear]))
             factors.append(1.0)
-        reduction = nn.Identity() if reduce is None else reductions[reduce]
-        branches.append(Branch(reduction, parts, factors))
+        used = nn.Identity() if reduce is None or reduction is None else reduction
+        branches.append(Branch(used, parts, factors))
     return Ensemble(branches)

@@ -14,7 +14,7 @@ from partlabel.base.errors import InputError
 from partlabel.images.pictures import read_picture
 from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction
 from partlabel.models.heads import Linear
-from partlabel.models.weights import load_packaged
+from partlabel.models.backbones.packaged import load_packaged
 
 PHOTOS = {
     Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg": 652,  # military uniform

@@ -48,7 +48,7 @@ def predict(
         if not len(part.rows):
             continue
         clean = part.views["clean"].to(model.device)
-        with torch.no_grad():  # closed before the caller's own code runs
+        with torch.no_grad(), model.backbone.autocast():  # closed before the caller's code runs
             output = (model(clean) if forward is None else forward(model, clean)).float()
         yield part.rows, output
 

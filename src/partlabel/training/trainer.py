@@ -211,7 +211,7 @@ class Trainer:
 
     def _begin_stage(self) -> None:
         stage = self._stage
-        for parameter in self.model.backbone.upper.parameters():
+        for parameter in self.model.backbone.trained_parameters():
             parameter.requires_grad_(not stage.head_only)
         if isinstance(self.method, FollowsStages):
             self.method.begin_stage(self.progress.stage, self.model)

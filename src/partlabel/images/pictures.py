@@ -1,5 +1,6 @@
 """Decoding image files: one at a time, or as a dataset of batches."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from partlabel.images.batches import Inputs, Rows
 from partlabel.images.decoding import named_warnings, open_image, shrink
 from partlabel.images.views import view_of
 
+_FEW_IMAGES = 256
+
 
 class BrokenPictureError(PartlabelError):
     """An image file that cannot be decoded."""
@@ -24,8 +27,8 @@ class BrokenPictureError(PartlabelError):
 def read_picture(path: Path, size: int, interpolation: str = "bicubic") -> Tensor:
     """Decode an image as upright RGB [3, size, size] in uint8, resized to a square.
 
-    The aspect ratio is not kept, and nothing is cropped. Transparent pixels become white, 16-bit images keep their upper
-    8 bits, and an animation gives its first frame.
+    The aspect ratio is not kept, and nothing is cropped. Transparent pixels become white, 16-bit
+    images keep their upper 8 bits, and an animation gives its first frame.
     """
     try:
         with named_warnings(path), open_image(path) as image:
@@ -55,6 +58,15 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", transparent.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, transparent).convert("RGB")
     return image.convert("RGB")
+
+
+def choose_workers(images: int) -> int:
+    """Number of processes to decode this many images: one less than there are cores, at most 8.
+
+    None for a few images, for which starting processes takes longer than decoding.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return 0 if images < _FEW_IMAGES else min(cores - 1, 8)
 
 
 class DecodedImages(Protocol):
@@ -120,9 +132,21 @@ class Pictures(Dataset[Inputs]):
         return Inputs(np.array(decoded_rows, dtype=np.int64), stacked, broken)
 
     def batches(
-        self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
+        self,
+        rows: Sequence[Rows],
+        views: tuple[str, ...],
+        epoch: int = 0,
+        workers: int | None = None,
     ) -> Iterator[Inputs]:
-        """The inputs for these batches of rows, in this order."""
+        """The inputs for these batches of rows, in this order.
+
+        Other processes decode the next batches while the caller uses one.
+
+        Args:
+            workers: number of these processes; 0 to decode in this one, None to choose.
+        """
+        if workers is None:
+            workers = 0 if self.decoded is not None else choose_workers(sum(map(len, rows)))
         requests = [(batch_rows, views, epoch) for batch_rows in rows]
         loader: DataLoader[Any] = DataLoader(
             self,

@@ -48,7 +48,7 @@ class Classifier(nn.Module):
         }
 
     def predict(
-        self, images: Iterable[str | Path], batch: int = 32, workers: int = 0
+        self, images: Iterable[str | Path], batch: int = 32, workers: int | None = None
     ) -> NDArray[np.float64]:
         """Scores [n, C] from 0 to 1 of image files; an unreadable file is an error."""
         paths = [Path(image) for image in images]

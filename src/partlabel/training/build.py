@@ -22,6 +22,8 @@ def build(settings: Settings, classes: list[str], *, pretrained: bool) -> tuple[
         settings.frozen,
         settings.size,
         settings.reduce,
+        blocks=settings.unfreeze_blocks,
+        precision=settings.precision,
     )
     head = make_head(method, backbone.channels, len(classes), settings.head, settings.head_options)
     return Classifier(backbone, head, classes), method

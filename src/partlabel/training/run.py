@@ -91,7 +91,7 @@ class Run:
     Args:
         folder: as given to ``--out``.
         images: the folder of the images, if it is not where the run remembers it.
-        execution: cache, workers: what changes speed, not results.
+        execution: device, cache, workers: what changes speed, not results.
     """
 
     def __init__(

@@ -21,11 +21,13 @@ from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
 from partlabel.metrics.calibration import balanced_thresholds
 from partlabel.models import Backbone, Classifier, Reduction
+from partlabel.models.compilation import compile_backbone
 from partlabel.models.features import CachedMaps
 from partlabel.models.prediction import collect_scores
 from partlabel.training.arguments import make_settings, read_config
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.devices import find_device, make_fabric
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
@@ -72,8 +74,8 @@ def train(
         config: a YAML file with settings; those given here win.
         format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
         settings: any field of :class:`Settings` (``method="em"``, ``frozen="all"``, ``lr=1e-3``) or
-            :class:`Execution` (``cache``, ``workers``, ``cache_pixels``, ``strict``,
-            ``tensorboard``).
+            :class:`Execution` (``device``, ``compile``, ``cache``, ``workers``, ``cache_pixels``,
+            ``strict``, ``tensorboard``).
 
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.
@@ -82,6 +84,7 @@ def train(
     chosen = make_settings(**(read_config(Path(config)) if config is not None else {}) | settings)
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
+    find_device(execution.device)  # refused before anything is read or written
     if execution.tensorboard:
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
@@ -153,7 +156,11 @@ def _fit(
     monitor: Monitor,
 ) -> None:
     """Train the model and write the outcome."""
-    settings, workers = record.settings, run.execution.workers
+    settings, execution = record.settings, run.execution
+    fabric = make_fabric(execution.device, settings.precision)
+    model.to(fabric.device)
+    if execution.compile:
+        compile_backbone(model.backbone)
     rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
     table = selection.table.subset(rows)
     broken: list[str] = []
@@ -162,7 +169,7 @@ def _fit(
         table,
         [paths[int(row)] for row in rows],
         settings,
-        run.execution,
+        execution,
         broken.append,
         bank=bank_for(settings, method, train_images),
         on_note=monitor.note,
@@ -176,10 +183,28 @@ def _fit(
         Examples(truth, inputs, np.arange(train_images, len(rows))),
     )
     members = [
-        Trainer(*member, *examples, own.settings, home.checkpoint, monitor.member(home))
+        Trainer(
+            *member,
+            *examples,
+            own.settings,
+            home.checkpoint,
+            monitor.member(home),
+            workers=execution.workers,
+            fabric=make_fabric(execution.device, settings.precision),
+        )
         for member, own, home in _other_members(run, record, method)
     ]
-    trainer = Trainer(model, method, *examples, settings, run.checkpoint, monitor, members, workers)
+    trainer = Trainer(
+        model,
+        method,
+        *examples,
+        settings,
+        run.checkpoint,
+        monitor,
+        members,
+        execution.workers,
+        fabric,
+    )
     progress = trainer.fit()
     if len(trainer.broken) + len(broken) >= train_images and not progress.total_steps:
         raise JobError("no training image could be read")

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import torch
-from timm.data import resolve_model_data_config
+from timm.data.config import resolve_model_data_config
 from torch import Tensor, nn
 
 from partlabel.models.backbones.family import FamilyMaps, find_ending
@@ -63,7 +63,7 @@ class Backbone(nn.Module):
     ) -> None:
         super().__init__()
         network = create(name, weights, size)
-        config: dict[str, Any] = resolve_model_data_config(network)
+        config: dict[str, Any] = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
         self.register_buffer("mean", torch.tensor(config["mean"]).view(1, 3, 1, 1) * 255, False)
         self.register_buffer("std", torch.tensor(config["std"]).view(1, 3, 1, 1) * 255, False)
         self.name, self.frozen, self.size, self.precision = name, frozen, size, precision

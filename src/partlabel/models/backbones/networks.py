@@ -36,7 +36,7 @@ def check_name(name: str) -> None:
 def config_of(name: str) -> dict[str, Any]:
     """timm's configuration of a network: image size, mean, weights."""
     config = timm.get_pretrained_cfg(name)
-    return {} if config is None else config.to_dict()
+    return {} if config is None else config.to_dict()  # type: ignore[no-untyped-call]
 
 
 def native_size(name: str) -> int:

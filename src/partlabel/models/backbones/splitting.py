@@ -154,10 +154,11 @@ class LowerBlocks(nn.Module):
 
     def __init__(self, network: nn.Module, chain: str, cut: int) -> None:
         super().__init__()
-        self.network: Any = copy.deepcopy(network)
+        whole: Any = copy.deepcopy(network)
         with contextlib.suppress(Exception):  # some families cannot drop their pooling
-            self.network.reset_classifier(0, "")
-        blocks = getattr(self.network, chain)
+            whole.reset_classifier(0, "")
+        self.network = whole
+        blocks = getattr(whole, chain)
         blocks[cut] = _End()
         for number in range(cut + 1, len(blocks)):
             blocks[number] = nn.Identity()
@@ -165,7 +166,7 @@ class LowerBlocks(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Normalised images [B, 3, S, S] to the features before the upper part."""
         try:
-            self.network.forward_features(images)
+            self.network.forward_features(images)  # type: ignore[operator]
         except _ReachedError as reached:
             return reached.features
         raise AssertionError("the end of the lower part was not reached")
@@ -186,9 +187,7 @@ class UpperBlocks(nn.Module):
         size: image size in pixels.
     """
 
-    def __init__(
-        self, network: nn.Module, ending: Ending, chain: str, cut: int, size: int
-    ) -> None:
+    def __init__(self, network: nn.Module, ending: Ending, chain: str, cut: int, size: int) -> None:
         super().__init__()
         self.size = size
         network = copy.copy(network)

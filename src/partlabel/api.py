@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from partlabel.base.errors import InputError, PartlabelWarning, one_of
 from partlabel.judging import scoring
@@ -41,6 +41,7 @@ def evaluate(
     format: str | None = None,
     unlisted: str | None = None,
     cache: PathLike | None = None,
+    device: str | None = None,
 ) -> Evaluation:
     """Measure a run on known labels. Labels that a model filled in are left out.
 
@@ -56,6 +57,7 @@ def evaluate(
         own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
         format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
     if reserved == (labels is not None):
         raise InputError("name a label file to measure on, or --reserved")
@@ -63,7 +65,7 @@ def evaluate(
         raise InputError("--split and --estimates have no effect with --reserved")
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
-    opened = _open(run, images if reserved else None, cache)
+    opened = _open(run, images if reserved else None, cache, device)
     default = 0.5 if threshold is None else threshold
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
@@ -88,6 +90,7 @@ def predict(
     images: PathLike | Sequence[PathLike],
     *,
     threshold: float | None = None,
+    device: str | None = None,
 ) -> LabelTable:
     """Label images with a run: a value and a score for each class.
 
@@ -96,10 +99,11 @@ def predict(
         images: image files, or folders of images.
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
     single = isinstance(images, str | os.PathLike)
     paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
-    table, broken = scoring.label_files(_open(run), paths, threshold)
+    table, broken = scoring.label_files(_open(run, device=device), paths, threshold)
     for message in broken:
         _warn(f"left out: {message}")
     return table
@@ -112,6 +116,7 @@ def complete(
     guarantee: Literal["class", "pooled"] | None = None,
     images: PathLike | None = None,
     cache: PathLike | None = None,
+    device: str | None = None,
 ) -> Completion:
     """Fill in the unknown labels of a run's own label file; known labels are never changed.
 
@@ -126,13 +131,14 @@ def complete(
             few labels.
         images: the folder of the images; None for the run's own.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
 
     Returns:
         The completed table and the evidence for it; ``save(path)`` writes both.
     """
     if guarantee is not None:
         one_of("guarantee", guarantee, ("class", "pooled"))
-    done = complete_run(_open(run, images, cache), min_precision, guarantee)
+    done = complete_run(_open(run, images, cache, device), min_precision, guarantee)
     for note in done.notes:
         _warn(note)
     return done
@@ -150,6 +156,7 @@ def report(
     format: str | None = None,
     unlisted: str | None = None,
     cache: PathLike | None = None,
+    device: str | None = None,
 ) -> Path:
     """Write ``report.html`` into the folder of a run, one file to send around; returns its path.
 
@@ -163,13 +170,14 @@ def report(
         images: the folder of the images; None for the run's own.
         format, unlisted: how to read ``truth``, see :func:`partlabel.read_labels`.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
     if truth is None and (format is not None or unlisted is not None):
         raise InputError("--format and --unlisted have no effect without --truth")
     return build_report(
-        _open(run, images, cache),
+        _open(run, images, cache, device),
         truth=None if truth is None else _read(truth, format, unlisted),
-        baseline=None if baseline is None else _open(baseline, images, cache),
+        baseline=None if baseline is None else _open(baseline, images, cache, device),
         boxes=None if boxes is None else read_boxes(Path(boxes)),
         landscape=landscape,
         precision=min_precision,
@@ -208,17 +216,22 @@ def bench(
 
 
 def _open(
-    run: Run | PathLike, images: PathLike | None = None, cache: PathLike | None = None
+    run: Run | PathLike,
+    images: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
 ) -> Run:
-    """A run, with other images or another cache if these are given."""
-    if isinstance(run, Run):
-        if images is None and cache is None:
-            return run
-        execution = run.execution
-        if cache is not None:
-            execution = execution.model_copy(update={"cache": Path(cache)})
-        return Run(run.folder, images, execution)
-    return Run(run, images, Execution(cache=None if cache is None else Path(cache)))
+    """A run, with other images, another cache or another device if these are given."""
+    changes: dict[str, Any] = {}
+    if cache is not None:
+        changes["cache"] = Path(cache)
+    if device is not None:
+        changes["device"] = device
+    if not isinstance(run, Run):
+        return Run(run, images, Execution(**changes))
+    if images is None and not changes:
+        return run
+    return Run(run.folder, images, run.execution.model_copy(update=changes))
 
 
 def _read(labels: Labels, format: str | None, unlisted: str | None) -> LabelTable:

@@ -25,6 +25,10 @@ Cache = Annotated[
         help="Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)"
     ),
 ]
+Device = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="cpu, cuda, mps, or one of several GPUs, such as cuda:1. (default: auto)"),
+]
 Format = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(help="Format of the label file. (default: detected from the content)"),
@@ -85,6 +89,7 @@ def evaluate(
     own_thresholds: OwnThresholds = False,
     json_file: JsonFile = None,
     cache: Cache = None,
+    device: Device = None,
     format: Format = None,
     unlisted: Unlisted = None,
 ) -> None:
@@ -111,6 +116,7 @@ def evaluate(
         format=format,
         unlisted=unlisted,
         cache=cache,
+        device=device,
     )
     show_evaluation(result)
     if json_file is not None:
@@ -150,6 +156,7 @@ def predict(
     ] = None,
     to: To = "cells",
     overwrite: Overwrite = False,
+    device: Device = None,
 ) -> None:
     """Label images with a run: a value and a score for each class.
 
@@ -161,7 +168,7 @@ def predict(
     from partlabel.output.display import describe
 
     _check_free(out, overwrite)
-    table = api.predict(run, list(images), threshold=threshold)
+    table = api.predict(run, list(images), threshold=threshold, device=device)
     write_labels(table, out, to)
     say(f"wrote {out}: {describe(table)}")
 
@@ -182,6 +189,7 @@ def complete(
     to: To = "cells",
     overwrite: Overwrite = False,
     cache: Cache = None,
+    device: Device = None,
 ) -> None:
     """Fill in the unknown labels of the run's own label file; known labels are never changed.
 
@@ -210,7 +218,7 @@ def complete(
         _check_free(path, overwrite)
     basis: Any = guarantee  # checked by api.complete
     completion = api.complete(
-        run, min_precision=min_precision, guarantee=basis, images=images, cache=cache
+        run, min_precision=min_precision, guarantee=basis, images=images, cache=cache, device=device
     )
     _, _, suspects = completion.save(out, to)
     say(f"wrote {out}: {describe(completion.table)}")
@@ -254,6 +262,7 @@ def report(
     ] = False,
     images: Images = None,
     cache: Cache = None,
+    device: Device = None,
     format: Format = None,
     unlisted: Unlisted = None,
 ) -> None:
@@ -275,6 +284,7 @@ def report(
         format=format,
         unlisted=unlisted,
         cache=cache,
+        device=device,
     )
     say(f"wrote {path}")
 

@@ -55,7 +55,7 @@ FAMILIES = {
 def pooled_by_timm(backbone: Backbone, images: Tensor) -> Tensor:
     """[B, D] what timm's own network gives to its classifier."""
     lower: Any = backbone.lower
-    network = lower.network if isinstance(lower, FamilyMaps) else lower
+    network: Any = lower.network if isinstance(lower, FamilyMaps) else lower
     features = network.forward_features((images - backbone.mean) / backbone.std)
     pooled: Tensor = network.forward_head(features, pre_logits=True)
     return pooled if pooled.ndim == 2 else pooled.mean(dim=(2, 3))

@@ -60,9 +60,14 @@ def evaluate(
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
     if reserved == (labels is not None):
-        raise InputError("name a label file to measure on, or --reserved")
-    if reserved and (split is not None or estimates):
-        raise InputError("--split and --estimates have no effect with --reserved")
+        raise InputError("name a label file to measure on, or --reserved (reserved=True)")
+    if reserved and (split is not None or estimates or format or unlisted):
+        raise InputError(
+            "--split, --estimates, --format and --unlisted have no effect with --reserved"
+        )
+    if estimates and (images is not None or cache is not None):
+        raise InputError("--images and --cache have no effect with --estimates")
+    _check_threshold(threshold)
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
     opened = _open(run, images if reserved else None, cache, device)
@@ -101,6 +106,7 @@ def predict(
             per class, chosen on validation labels.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
+    _check_threshold(threshold)
     single = isinstance(images, str | os.PathLike)
     paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
     table, broken = scoring.label_files(_open(run, device=device), paths, threshold)
@@ -215,6 +221,11 @@ def bench(
     return run_spec(compared, folder, jobs, cache)
 
 
+def _check_threshold(threshold: float | None) -> None:
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise InputError(f"threshold {threshold:g}: must be from 0 to 1, such as 0.5 for 50%")
+
+
 def _open(
     run: Run | PathLike,
     images: PathLike | None = None,
@@ -231,7 +242,7 @@ def _open(
         return Run(run, images, Execution(**changes))
     if images is None and not changes:
         return run
-    return Run(run.folder, images, run.execution.model_copy(update=changes))
+    return run.using(images, run.execution.model_copy(update=changes))
 
 
 def _read(labels: Labels, format: str | None, unlisted: str | None) -> LabelTable:

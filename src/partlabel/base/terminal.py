@@ -62,8 +62,12 @@ def complain(kind: str, message: str, style: str) -> None:
 def progress(title: str, *, show: bool = True) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on standard error while the block runs.
 
-    Yields a function to be called with the number of finished items and the total.
+    Without a terminal, print one line when the work starts. Yields a function to be called with the
+    number of finished items and the total.
     """
+    if show and not sys.stderr.isatty():
+        yield _announcing(title)
+        return
     with Progress(
         TextColumn(title),
         BarColumn(),
@@ -71,7 +75,20 @@ def progress(title: str, *, show: bool = True) -> Iterator[Callable[[int, int], 
         TimeRemainingColumn(),
         console=console(stderr=True),
         transient=True,
-        disable=not (show and sys.stderr.isatty()),
+        disable=not show,
     ) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _announcing(title: str) -> Callable[[int, int], None]:
+    """A progress function that prints one line, once it is known how much is to be done."""
+    announced = False
+
+    def announce(_: int, total: int) -> None:
+        nonlocal announced
+        if not announced:
+            console(stderr=True).print(f"{title} ({total:,})", markup=False)
+        announced = True
+
+    return announce

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import warnings
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -119,3 +120,13 @@ def demo(
     from partlabel.cli.tour import run as tour
 
     tour(out)
+
+
+def _reflowed(text: str) -> str:
+    """Text with one line per paragraph, which the terminal then wraps to its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in cleandoc(text).split("\n\n"))
+
+
+for _command in app.registered_commands:
+    assert _command.callback is not None
+    _command.help = _reflowed(_command.callback.__doc__ or "")

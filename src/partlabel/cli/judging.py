@@ -39,6 +39,10 @@ Unlisted = Annotated[
         help="Meaning of a class that the file does not list for an image: absent or unknown."
     ),
 ]
+TruthFormat = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--format", help="Format of --truth. (default: detected from the content)"),
+]
 MinPrecision = Annotated[
     float, typer.Option(help="Share of the filled-in labels that must be correct.")
 ]
@@ -76,7 +80,7 @@ def evaluate(
     run: RunFolder,
     labels: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(help="A label file; not needed with --reserved."),
+        typer.Argument(metavar="LABELS", help="A label file; not needed with --reserved."),
     ] = None,
     images: Images = None,
     reserved: Reserved = False,
@@ -263,7 +267,7 @@ def report(
     images: Images = None,
     cache: Cache = None,
     device: Device = None,
-    format: Format = None,
+    format: TruthFormat = None,
     unlisted: Unlisted = None,
 ) -> None:
     """Write RUN/report.html: curves, classes, scores and sample images in one file.

@@ -1,4 +1,7 @@
-"""The commands ``train`` and ``methods``."""
+"""The commands ``train`` and ``methods``.
+
+Most options of ``train`` are made from ``training/settings.py``.
+"""
 
 import inspect
 from pathlib import Path
@@ -45,9 +48,14 @@ Unfreeze = Annotated[
 
 
 def train(
-    labels: Annotated[Path, typer.Argument(help="A label file.")],
+    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="A label file.")],
     images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder of the run, new or empty.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", help="The folder of the run: new or empty, unless --resume is given."
+        ),
+    ],
     config: Config = None,
     resume: Resume = False,
     format: Format = None,
@@ -69,8 +77,6 @@ def train(
 
     settings = values_of(Settings, values) | values_of(Execution, values)
     settings |= _frozen_part(frozen, unfreeze)
-    if "method" not in settings and config is None:
-        raise InputError("choose a method with --method, such as bce or em")
     run = train_run(
         labels,
         images,

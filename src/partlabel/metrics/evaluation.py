@@ -36,13 +36,18 @@ class Evaluation(Mapping[str, float]):
             is not evaluated), present and absent (number of known labels), predicted (number of
             known labels predicted as present) and evaluated.
         classes: [C] the names of the classes, None if they are not known.
+        thresholds: [C] a class is predicted as present if its score is at least this.
     """
 
     def __init__(
-        self, figures: dict[str, float], per_class: Any, classes: Sequence[str] | None = None
+        self,
+        figures: dict[str, float],
+        per_class: Any,
+        thresholds: NDArray[Any],
+        classes: Sequence[str] | None = None,
     ) -> None:
         self._figures = figures
-        self.per_class = per_class
+        self.per_class, self.thresholds = per_class, thresholds
         self.classes = None if classes is None else list(classes)
 
     def __getitem__(self, name: str) -> float:
@@ -61,7 +66,8 @@ class Evaluation(Mapping[str, float]):
         return f"{text_table(*self.class_table())}\n{self.summary()}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(*self.class_table())}<p>{self.summary()}</p>"
+        lines = self.summary().replace("\n", "<br>")
+        return f"{html_table(*self.class_table())}<p>{lines}</p>"
 
     def class_table(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of a table of the classes, with metrics in percent."""
@@ -78,19 +84,29 @@ class Evaluation(Mapping[str, float]):
         return ["class", *metrics, *counts], rows
 
     def summary(self) -> str:
-        """All metrics in percent, in one line, and over how many classes."""
-        figures = {n: value for n, value in self._figures.items() if n != "evaluated_classes"}
-        text = "  ".join(f"{name} {_percent(value)}" for name, value in figures.items())
+        """The main metrics in percent: of the ranking, then of the decisions at the thresholds."""
+        percent = {name: _percent(value) for name, value in self.items()}
         classes = f"{self['evaluated_classes']:.0f} of {len(self.per_class)} classes"
-        return f"{text} (over {classes}, known labels only)"
+        ranking = f"mAP {percent['mAP']} over {classes}, on known labels only"
+        if "top3_recall" in self:
+            ranking += f"; recall of the three highest scores per image {percent['top3_recall']}"
+        limits = np.unique(self.thresholds)
+        where = f"the threshold {limits[0]:g}" if len(limits) == 1 else "one threshold per class"
+        return f"""{ranking}
+at {where}:
+  CF1 {percent["CF1"]} (mean precision {percent["CP"]} and mean recall {percent["CR"]} of classes)
+  OF1 {percent["OF1"]} (precision {percent["OP"]} and recall {percent["OR"]} of all known labels)
+  images with every known label right {percent["exact_match"]}"""
 
     def plus(self, **figures: float) -> "Evaluation":
         """A copy with additional metrics, which come before the others."""
-        return Evaluation({**figures, **self._figures}, self.per_class, self.classes)
+        return Evaluation(
+            {**figures, **self._figures}, self.per_class, self.thresholds, self.classes
+        )
 
     def named(self, classes: Sequence[str]) -> "Evaluation":
         """A copy that knows the names of the classes."""
-        return Evaluation(self._figures, self.per_class, classes)
+        return Evaluation(self._figures, self.per_class, self.thresholds, classes)
 
 
 def _percent(share: float) -> str:
@@ -138,7 +154,7 @@ def evaluate(
                 score_rows[j], is_present[j], is_absent[j]
             )
     exact = 1 - wrong[known].mean() if known.any() else np.nan
-    return _summary(average_precisions, hits, predicted, present, absent, float(exact))
+    return _summary(average_precisions, hits, predicted, present, absent, limits, float(exact))
 
 
 def average_precision(scores: ArrayLike, labels: ArrayLike) -> float:
@@ -268,9 +284,10 @@ def _summary(
     predicted: NDArray[np.int64],
     present: NDArray[np.int64],
     absent: NDArray[np.int64],
+    limits: NDArray[Any],
     exact: float,
 ) -> Evaluation:
-    """Aggregate the counts of each class [C]."""
+    """Aggregate the counts of each class [C], decided at these thresholds [C]."""
     evaluated = (present > 0) & (absent > 0)
     precision = np.where(evaluated, _ratio(hits, predicted), np.nan)
     recall = np.where(evaluated, _ratio(hits, present), np.nan)
@@ -309,7 +326,7 @@ def _summary(
         "evaluated": evaluated,
     }
     dtype = [(name, field.dtype) for name, field in fields.items()]
-    return Evaluation(figures, np.rec.fromarrays(list(fields.values()), dtype=dtype))
+    return Evaluation(figures, np.rec.fromarrays(list(fields.values()), dtype=dtype), limits)
 
 
 def _ratio(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:

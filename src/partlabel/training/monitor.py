@@ -13,6 +13,9 @@ from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.base.terminal import console
 from partlabel.training.run import Run
 
+_SCORES = {"val_mAP": "validation mAP", "ema_val_mAP": "of the averaged weights"}
+_UNPRINTED = {"epoch", "stage", "lr", "positives", "images_per_second"}  # the log has them
+
 
 class Monitor:
     """Shows the progress of a training on standard error.
@@ -28,11 +31,12 @@ class Monitor:
         self.bar, self.run, self.board, self.name = bar, run, board, name
         self.epochs_bar = bar.add_task(f"{name} epochs".strip(), total=None)
         self.steps_bar = bar.add_task("", total=None)
-        self.steps, self.images, self.started = 1, 0, time.monotonic()
+        self.epochs, self.steps, self.images, self.started = 0, 1, 0, time.monotonic()
 
     def begin(self, epoch: int, epochs: int, steps: int, done: int) -> None:
         """Show an epoch that begins; ``done`` of its steps may be done already."""
-        self.steps, self.images, self.started = max(steps, 1), 0, time.monotonic()
+        self.epochs, self.steps = epochs, max(steps, 1)
+        self.images, self.started = 0, time.monotonic()
         self.bar.update(self.epochs_bar, completed=epoch, total=epochs)
         self.bar.reset(self.steps_bar, total=steps, completed=done, description="")
 
@@ -46,16 +50,23 @@ class Monitor:
         self.bar.update(self.epochs_bar, advance=1 / self.steps)
 
     def end(self, record: dict[str, Any]) -> None:
-        """Print the figures of an epoch, and log them to TensorBoard."""
-        integers = {"epoch", "stage", "images_per_second"}
-        words = [
-            f"{name} {value:{'.0f' if name in integers else '.4g'}}"
-            for name, value in record.items()
-        ]
-        self.bar.console.print("  ".join([self.name, *words] if self.name else words))
+        """Print the main figures of an epoch, and log all of them to TensorBoard."""
+        self.bar.console.print("  ".join([self.name, *self._words(record)]).strip())
         if self.board is not None:
             for name, value in record.items():
                 self.board.add_scalar(name, value, record["epoch"])
+
+    def _words(self, record: dict[str, Any]) -> Iterator[str]:
+        """Epoch, stage if there are several, the method's figures, and validation in percent."""
+        yield f"epoch {record['epoch']}/{self.epochs}"
+        if record["stage"] > 1:
+            yield f"stage {record['stage']}"
+        for name, value in record.items():
+            if name in _SCORES:
+                yield f"{_SCORES[name]} {100 * value:.2f}"
+            elif name not in _UNPRINTED:
+                yield f"{name} {value:.4g}"
+        yield f"{record['images_per_second']:,.0f} images/s"
 
     def saved(self, history: list[dict[str, Any]]) -> None:
         """Write the log of all epochs up to the checkpoint."""

@@ -39,7 +39,8 @@ from partlabel.training.checkpoint import load_state, stage_file
 from partlabel.training.selection import Selection, load_selection
 from partlabel.training.settings import Execution, Settings
 
-VERSION = 4
+VERSION = 5
+_FROZEN = "backbone.safetensors"
 
 
 class ImagesFolder(BaseModel):
@@ -75,6 +76,7 @@ class Record(BaseModel):
     side: list[str] | None = None
     labels: str  # a hash of the labels
     labels_file: str  # a hash of labels.arrow
+    weights_file: str | None  # a hash of the file that --weights names
     train_rows: int
     val_rows: int
     reserved_rows: int
@@ -86,12 +88,12 @@ class Record(BaseModel):
 
 
 class Run:
-    """A run's folder, and with what means to work on it.
+    """The folder of a run, and the images, cache and workers to use with it.
 
     Args:
         folder: as given to ``--out``.
         images: the folder of the images, if it is not where the run remembers it.
-        execution: device, cache, workers: what changes speed, not results.
+        execution: device, cache and number of workers, which change speed but not results.
     """
 
     def __init__(
@@ -114,6 +116,10 @@ class Run:
         score = record.best_val_mAP
         result = "no validation" if score is None else f"validation mAP {100 * score:.2f}"
         return f"Run({str(self.folder)!r}, {about}, epoch {record.best_epoch}, {result})"
+
+    def using(self, images: str | os.PathLike[str] | None, execution: Execution) -> "Run":
+        """The same run with another folder of images, unless None, and another execution."""
+        return Run(self.folder, self._images if images is None else images, execution)
 
     @property
     def checkpoint(self) -> Path:
@@ -139,8 +145,7 @@ class Run:
             content = json.loads(path.read_bytes())
             version = content.get("version")
             if version == VERSION:
-                checksum = content.pop("checksum", None)  # files of earlier versions have none
-                if checksum is not None and checksum != _checksum(content):
+                if content.pop("checksum", None) != _checksum(content):
                     raise ValueError("its checksum does not fit")
                 return Record(**content)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -193,9 +198,13 @@ class Run:
         if self._images is not None:
             return self._images
         candidates = self.record.images.candidates(self.folder)
-        for folder in candidates:
-            if folder.is_dir():
+        folders = [folder for folder in candidates if folder.is_dir()]
+        names = self.selection.labels.ids[:5] if len(folders) > 1 else []
+        for folder in folders:
+            if any((folder / name).is_file() for name in names):
                 return folder
+        if folders:
+            return folders[0]
         raise FileError(
             candidates[-1], "the images of the run are not here any more; name them with --images"
         )
@@ -222,13 +231,24 @@ class Run:
         model, _ = self.build(self._finished(), pretrained=False)
         weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
-            frozen = self._weights("backbone.safetensors")
+            frozen = self._weights(_FROZEN)
             weights |= {f"backbone.{name}": value for name, value in frozen.items()}
         try:
             model.load_state_dict(weights)
         except (RuntimeError, TypeError, AttributeError) as error:
             raise FileError(self.folder, f"its weights do not fit ({error})") from error
         return model.eval()
+
+    def frozen_weights(self) -> bool:
+        """Whether the run has kept the frozen part of its backbone."""
+        return (self.folder / _FROZEN).is_file()
+
+    def load_frozen(self, model: Classifier) -> None:
+        """Give a model the frozen part that the run has kept."""
+        try:
+            model.backbone.load_state_dict(load_state(self.folder / _FROZEN), strict=False)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise FileError(self.folder / _FROZEN, f"its weights do not fit ({error})") from error
 
     def method(self) -> Method:
         """The method as it was at the end of the training."""
@@ -260,11 +280,12 @@ class Run:
 
     def keep_inputs(self, settings: Settings) -> None:
         """Copy the files that settings of the method name; refuse those that have changed."""
+        started = self.exists()
         for name, value in settings.options.items():
             source, copy = Path(str(value)), self._input(name)
             if name not in METHODS[settings.method].files or not source.is_file():
                 continue
-            if copy.is_file() and copy.read_bytes() != source.read_bytes():
+            if started and copy.is_file() and copy.read_bytes() != source.read_bytes():
                 raise FileError(source, f"has changed since {self.folder} was started with it")
             copy.parent.mkdir(exist_ok=True)
             with atomic_file(copy) as stream:  # a part of it would look like another file
@@ -274,7 +295,9 @@ class Run:
         return self.folder / "inputs" / name
 
     def _inputs(self, settings: Settings) -> dict[str, Path]:
-        """Copies of files that settings of the method name."""
+        """Copies of files that settings of the method name; none before the run is started."""
+        if not self.exists():
+            return {}
         files = {name: self._input(name) for name in METHODS[settings.method].files}
         return {name: path for name, path in files.items() if path.is_file()}
 
@@ -338,9 +361,15 @@ def make_task(selection: Selection, settings: Settings, folder: Path) -> Task:
     )
 
 
-def load(run: str | os.PathLike[str]) -> Classifier:
+def load(run: Run | str | os.PathLike[str]) -> Classifier:
     """The trained model of a run; nothing in a run's folder is ever executed."""
-    return Run(run).classifier()
+    return (run if isinstance(run, Run) else Run(run)).classifier()
+
+
+def weights_hash(settings: Settings) -> str | None:
+    """A hash of the file that ``--weights`` names; None if it names none."""
+    path = Path(settings.weights)
+    return file_hash(path) if path.is_file() else None
 
 
 def file_hash(path: Path) -> str:

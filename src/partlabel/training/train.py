@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from partlabel.base.allocation import give_back_memory
-from partlabel.base.errors import FileError, InputError, JobError, count, some
+from partlabel.base.errors import FileError, InputError, count, some
 from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
 from partlabel.images.folder import ImageFiles
@@ -24,9 +24,8 @@ from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.models.compilation import compile_backbone
 from partlabel.models.features import CachedMaps
 from partlabel.models.prediction import collect_scores
-from partlabel.training.arguments import make_settings, read_config
-from partlabel.training.build import build
-from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.arguments import make_settings, override, read_config
+from partlabel.training.checkpoint import save_state
 from partlabel.training.devices import find_device, make_fabric
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
@@ -38,8 +37,9 @@ from partlabel.training.run import (
     Run,
     file_hash,
     make_task,
+    weights_hash,
 )
-from partlabel.training.run_folder import open_folder
+from partlabel.training.run_folder import check_same, open_folder
 from partlabel.training.selection import (
     Selection,
     by_humans,
@@ -47,7 +47,7 @@ from partlabel.training.selection import (
     has_both_kinds,
     select,
 )
-from partlabel.training.settings import Execution
+from partlabel.training.settings import Execution, Settings
 from partlabel.training.trainer import Trainer
 
 _FITTED = 2000  # images that the reduction of features is fitted on
@@ -80,49 +80,62 @@ def train(
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.
     """
+    if config is not None:
+        settings = override(read_config(Path(config)), settings)
     execution = _execution(settings)
-    chosen = make_settings(**(read_config(Path(config)) if config is not None else {}) | settings)
+    chosen = make_settings(**settings)
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     find_device(execution.device)  # refused before anything is read or written
     if execution.tensorboard:
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
-    selection = select(table, chosen)
-    files = ImageFiles(images)
-    paths = find_files(selection.table, files, selection.used, strict=execution.strict)
+    digest, files = _digest(table), ImageFiles(images)
     run = Run(out, images, execution)
-    record = Record(
-        settings=chosen,
-        images=ImagesFolder.of(files.folder, run.folder),
-        classes=selection.classes,
-        side=selection.side,
-        labels=_digest(table),
-        labels_file="",  # known once it is written
-        train_rows=len(selection.train),
-        val_rows=len(selection.val),
-        reserved_rows=len(selection.reserved),
-    )
-    with open_folder(run, record, resume=resume) as finished:
-        if not finished:
+    going_on = resume and run.exists()
+    if going_on:
+        check_same(run, chosen, digest)
+    selection = run.selection if going_on else select(table, chosen)
+    paths = find_files(selection.table, files, selection.used, strict=execution.strict)
+    where = ImagesFolder.of(files.folder, run.folder)
+    with open_folder(run, chosen, digest, resume=resume) as finished:
+        if not finished and run.exists():
+            _train_into(run, run.record.model_copy(update={"images": where}), selection, paths)
+        elif not finished:
+            record = _new_record(run, chosen, selection, where, digest)
             _train_into(run, record, selection, paths)
     return run
 
 
+def _new_record(
+    run: Run, settings: Settings, selection: Selection, images: ImagesFolder, digest: str
+) -> Record:
+    return Record(
+        settings=settings,
+        images=images,
+        classes=selection.classes,
+        side=selection.side,
+        labels=digest,
+        labels_file="",  # known once it is written
+        weights_file=weights_hash(settings),
+        train_rows=len(selection.train),
+        val_rows=len(selection.val),
+        reserved_rows=len(selection.reserved),
+    )
+
+
 def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int, Path]) -> None:
     """Train, or go on with a training, in the folder of a run."""
-    settings = record.settings
-    run.keep_inputs(settings)
+    settings, started = record.settings, run.exists()
     torch.manual_seed(key(settings.seed, "init"))
-    model, method = run.build(record, pretrained=True)
+    model, method = _build(run, record)
     method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written yet
-    if run.exists():
-        labels_hash = run.record.labels_file
-    else:
+    run.keep_inputs(settings)
+    if not started:
         selection.labels.save(run.folder / "labels.arrow")
         selection.save(run.folder / "split.safetensors")
         labels_hash = file_hash(run.folder / "labels.arrow")
-    record = record.model_copy(update={"labels_file": labels_hash})
+        record = record.model_copy(update={"labels_file": labels_hash})
     run.write(record)
     with watch(run, tensorboard=run.execution.tensorboard) as monitor:
         monitor.note(_describe(selection))
@@ -134,6 +147,18 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
             )
         _fit(run, record, model, method, selection, paths, monitor)
     give_back_memory()
+
+
+def _build(run: Run, record: Record) -> tuple[Classifier, Method]:
+    """A new model; its frozen part is the run's own, once the run has kept it."""
+    kept, frozen = run.frozen_weights(), record.settings.frozen
+    needs_file = not kept or frozen != "all"
+    if needs_file and weights_hash(record.settings) != record.weights_file:
+        raise FileError(record.settings.weights, f"has changed since {run.folder} was started")
+    model, method = run.build(record, pretrained=needs_file)
+    if kept:
+        run.load_frozen(model)
+    return model, method
 
 
 def _execution(settings: dict[str, Any]) -> Execution:
@@ -206,8 +231,6 @@ def _fit(
         fabric,
     )
     progress = trainer.fit()
-    if len(trainer.broken) + len(broken) >= train_images and not progress.total_steps:
-        raise JobError("no training image could be read")
     run.write_log(progress.history)
     _note_wasted_epochs(progress, len(trainer.stages), monitor)
     save_state(run.folder / "best.safetensors", model.trained_weights())
@@ -250,12 +273,13 @@ def _other_members(
         seed = key(record.settings.seed, "member", number)
         settings = record.settings.model_copy(update={"seed": seed})
         torch.manual_seed(key(seed, "init"))
-        model, method = build(settings, record.classes, pretrained=True)
+        own = record.model_copy(update={"settings": settings})
+        model, method = _build(run, own)
         assert isinstance(method, HasMembers)
         method.follow(leader)
         home = Run(run.folder / "members" / str(number))
         home.folder.mkdir(parents=True, exist_ok=True)
-        yield (model, method), record.model_copy(update={"settings": settings}), home
+        yield (model, method), own, home
 
 
 def _describe(selection: Selection) -> str:
@@ -291,16 +315,11 @@ def _digest(table: LabelTable) -> str:
 
 
 def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) -> None:
-    """Fit the reduction on training images and save the frozen part; or load it again."""
-    path = run.folder / "backbone.safetensors"
-    if path.is_file():
-        try:
-            backbone.load_state_dict(load_state(path), strict=False)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            raise FileError(path, f"its weights do not fit ({error})") from error
+    """Fit the reduction on training images and save the frozen part, unless the run has it."""
+    if run.frozen_weights():
         return
     if isinstance(backbone.reduction, Reduction):
         sample = np.unique(np.linspace(0, images - 1, min(images, _FITTED)).astype(np.int64))
         parts = maps.batches(in_batches(sample, 64), ("clean",))
         backbone.reduction.fit(part.views["clean"] for part in parts)
-    save_state(path, backbone.frozen_state())
+    save_state(run.folder / "backbone.safetensors", backbone.frozen_state())

@@ -367,9 +367,10 @@ def load(run: Run | str | os.PathLike[str]) -> Classifier:
 
 
 def weights_hash(settings: Settings) -> str | None:
-    """A hash of the file that ``--weights`` names; None if it names none."""
-    path = Path(settings.weights)
-    return file_hash(path) if path.is_file() else None
+    """A hash of the files that ``--weights`` names; None if it names none."""
+    joined = settings.weights.split("+") if "+" in settings.backbone else [settings.weights]
+    hashes = [file_hash(Path(name)) for name in joined if Path(name).is_file()]
+    return "+".join(hashes) or None
 
 
 def file_hash(path: Path) -> str:

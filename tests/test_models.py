@@ -13,8 +13,8 @@ import torch
 from partlabel.base.errors import InputError
 from partlabel.images.pictures import read_picture
 from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction
+from partlabel.models.backbones.packaged import load_packaged
 from partlabel.models.heads import Linear
-from partlabel.models.weights import load_packaged
 
 PHOTOS = {
     Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg": 652,  # military uniform
@@ -77,8 +77,8 @@ def test_frozen_layers_do_not_change() -> None:
 def test_errors_for_bad_backbones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean resnet50"):
         Backbone("resnet_50", "none", "nothing", 64)
-    with pytest.raises(InputError, match="not a feature map"):
-        Backbone("test_vit", "none", "nothing", 160)
+    with pytest.raises(InputError, match="not one feature per position"):
+        Backbone("crossvit_tiny_240", "none", "nothing", 240)
     with pytest.raises(InputError, match="no such file"):
         Backbone("resnet18", str(tmp_path / "nothing.pth"), "nothing", 64)
     (tmp_path / "bad.pth").write_bytes(b"not weights")

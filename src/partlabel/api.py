@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from partlabel.base.errors import InputError, PartlabelWarning, one_of
 from partlabel.judging import scoring
@@ -39,6 +39,7 @@ def evaluate(
     threshold: float | None = None,
     own_thresholds: bool = False,
     cache: PathLike | None = None,
+    device: str | None = None,
     reading: ReadOptions | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> Evaluation:
@@ -55,6 +56,7 @@ def evaluate(
         threshold: a class is predicted from this score on; 0.5 by default.
         own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
         reading: how to read a label file, see :class:`ReadOptions`.
         keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
@@ -70,7 +72,7 @@ def evaluate(
     _check_threshold(threshold)
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
-    opened = _open(run, images if reserved else None, cache)
+    opened = _open(run, images if reserved else None, cache, device)
     default = 0.5 if threshold is None else threshold
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
@@ -95,6 +97,7 @@ def predict(
     images: PathLike | Sequence[PathLike],
     *,
     threshold: float | None = None,
+    device: str | None = None,
 ) -> LabelTable:
     """Label images with a run: a value and a score for each class.
 
@@ -103,11 +106,12 @@ def predict(
         images: image files, or folders of images.
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
     _check_threshold(threshold)
     single = isinstance(images, str | os.PathLike)
     paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
-    table, broken = scoring.label_files(_open(run), paths, threshold)
+    table, broken = scoring.label_files(_open(run, device=device), paths, threshold)
     for message in broken:
         _warn(f"left out: {message}")
     return table
@@ -120,6 +124,7 @@ def complete(
     guarantee: Literal["class", "pooled"] | None = None,
     images: PathLike | None = None,
     cache: PathLike | None = None,
+    device: str | None = None,
 ) -> Completion:
     """Fill in the unknown labels of a run's own label file; known labels are never changed.
 
@@ -134,13 +139,14 @@ def complete(
             few labels.
         images: the folder of the images; None for the run's own.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
 
     Returns:
         The completed table and the evidence for it; ``save(path)`` writes both.
     """
     if guarantee is not None:
         one_of("guarantee", guarantee, ("class", "pooled"))
-    done = complete_run(_open(run, images, cache), min_precision, guarantee)
+    done = complete_run(_open(run, images, cache, device), min_precision, guarantee)
     for note in done.notes:
         _warn(note)
     return done
@@ -156,6 +162,7 @@ def report(
     landscape: bool = False,
     images: PathLike | None = None,
     cache: PathLike | None = None,
+    device: str | None = None,
     reading: ReadOptions | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> Path:
@@ -170,6 +177,7 @@ def report(
         landscape: also draw the loss around the trained weights.
         images: the folder of the images; None for the run's own.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
         reading: how to read ``truth``, see :class:`ReadOptions`.
         keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
@@ -177,9 +185,9 @@ def report(
     if truth is None and options != ReadOptions():
         raise InputError("options for reading labels have no effect without --truth")
     return build_report(
-        _open(run, images, cache),
+        _open(run, images, cache, device),
         truth=None if truth is None else _read(truth, options),
-        baseline=None if baseline is None else _open(baseline, images, cache),
+        baseline=None if baseline is None else _open(baseline, images, cache, device),
         boxes=None if boxes is None else read_boxes(Path(boxes)),
         landscape=landscape,
         precision=min_precision,
@@ -223,17 +231,22 @@ def _check_threshold(threshold: float | None) -> None:
 
 
 def _open(
-    run: Run | PathLike, images: PathLike | None = None, cache: PathLike | None = None
+    run: Run | PathLike,
+    images: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
 ) -> Run:
-    """A run, with other images or another cache if these are given."""
-    if isinstance(run, Run):
-        if images is None and cache is None:
-            return run
-        execution = run.execution
-        if cache is not None:
-            execution = execution.model_copy(update={"cache": Path(cache)})
-        return run.using(images, execution)
-    return Run(run, images, Execution(cache=None if cache is None else Path(cache)))
+    """A run, with other images, another cache or another device if these are given."""
+    changes: dict[str, Any] = {}
+    if cache is not None:
+        changes["cache"] = Path(cache)
+    if device is not None:
+        changes["device"] = device
+    if not isinstance(run, Run):
+        return Run(run, images, Execution(**changes))
+    if images is None and not changes:
+        return run
+    return run.using(images, run.execution.model_copy(update=changes))
 
 
 def _read(labels: Labels, options: ReadOptions) -> LabelTable:

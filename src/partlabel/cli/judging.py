@@ -27,6 +27,10 @@ Cache = Annotated[
         help="Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)"
     ),
 ]
+Device = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="cpu, cuda, mps, or one of several GPUs, such as cuda:1. (default: auto)"),
+]
 MinPrecision = Annotated[
     float, typer.Option(help="Share of the filled-in labels that must be correct.")
 ]
@@ -77,6 +81,7 @@ def evaluate(
     own_thresholds: OwnThresholds = False,
     json_file: JsonFile = None,
     cache: Cache = None,
+    device: Device = None,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -101,6 +106,7 @@ def evaluate(
         threshold=threshold,
         own_thresholds=own_thresholds,
         cache=cache,
+        device=device,
         reading=reading,
     )
     show_evaluation(result)
@@ -141,6 +147,7 @@ def predict(
     ] = None,
     to: To = "cells",
     overwrite: Overwrite = False,
+    device: Device = None,
 ) -> None:
     """Label images with a run: a value and a score for each class.
 
@@ -152,7 +159,7 @@ def predict(
     from partlabel.output.display import describe
 
     _check_free(out, overwrite)
-    table = api.predict(run, list(images), threshold=threshold)
+    table = api.predict(run, list(images), threshold=threshold, device=device)
     write_labels(table, out, to)
     say(f"wrote {out}: {describe(table)}")
 
@@ -173,6 +180,7 @@ def complete(
     to: To = "cells",
     overwrite: Overwrite = False,
     cache: Cache = None,
+    device: Device = None,
 ) -> None:
     """Fill in the unknown labels of the run's own label file; known labels are never changed.
 
@@ -201,7 +209,7 @@ def complete(
         _check_free(path, overwrite)
     basis: Any = guarantee  # checked by api.complete
     completion = api.complete(
-        run, min_precision=min_precision, guarantee=basis, images=images, cache=cache
+        run, min_precision=min_precision, guarantee=basis, images=images, cache=cache, device=device
     )
     _, _, suspects = completion.save(out, to)
     say(f"wrote {out}: {describe(completion.table)}")
@@ -245,6 +253,7 @@ def report(
     ] = False,
     images: Images = None,
     cache: Cache = None,
+    device: Device = None,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -264,6 +273,7 @@ def report(
         landscape=landscape,
         images=images,
         cache=cache,
+        device=device,
         reading=reading,
     )
     say(f"wrote {path}")

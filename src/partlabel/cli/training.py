@@ -142,7 +142,35 @@ def methods(
     say("Settings and papers of a method: partlabel methods NAME")
 
 
+def backbones(
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="Describe this network, or list those that match, such as 'vit*'."),
+    ] = None,
+    size: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Image size in pixels, for the shape of the maps.", min=16, max=4096),
+    ] = None,
+) -> None:
+    """Describe a network, or list networks: pooling, sizes, maps, weights."""
+    from partlabel.base.terminal import say
+    from partlabel.models.backbones import description
+
+    if name is None:
+        say("ImageNet weights are packaged for " + ", ".join(description.packaged()) + ".")
+        say("Any network of timm can be used; --backbone A+B joins several.")
+        say("List them by a pattern: partlabel backbones 'vit_small*'")
+        say("Pooling, sizes and weights of a network: partlabel backbones NAME")
+    elif "*" in name or "?" in name:
+        names = description.matching(name)
+        if not names:
+            raise InputError(f"timm has no backbone that matches '{name}'")
+        say("\n".join(names))
+    else:
+        say(str(description.describe(name, size)))
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (methods, _with_settings(reads_labels(train))):
+    for command in (methods, backbones, _with_settings(reads_labels(train))):
         app.command()(command)

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError, PartlabelWarning, count, some
 from partlabel.images.folder import ImageFiles
-from partlabel.images.pictures import Pictures
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import Details, from_triples
 from partlabel.learning.extensions import EstimatesLabels
 from partlabel.learning.methods import METHODS
 from partlabel.metrics import Evaluation, evaluate, top_recall
 from partlabel.models.prediction import InputSource, collect_scores, predict
-from partlabel.training.inputs import make_inputs
+from partlabel.training.devices import find_device
+from partlabel.training.inputs import make_inputs, make_pictures
 from partlabel.training.run import Run
 from partlabel.training.selection import by_humans, locate_all
 
@@ -53,12 +53,13 @@ def score(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
 
 def _score(run: Run, table: LabelTable, paths: list[Path], *, cached: bool) -> Scored:
     broken: list[str] = []
-    model, settings = run.classifier(), run.settings
+    settings = run.settings
+    model = run.classifier().to(find_device(run.execution.device))
     inputs: InputSource
     if cached:
         inputs = make_inputs(model, table, paths, settings, run.execution, broken.append)
     else:
-        inputs = Pictures(list(table.ids), paths, settings.size, settings.seed)
+        inputs = make_pictures(model.backbone, table, paths, settings.seed)
     predictions = predict(
         model,
         inputs,

@@ -7,7 +7,7 @@ from torch import nn
 from partlabel.base.errors import one_of
 from partlabel.learning.extensions import ChangesHead
 from partlabel.learning.methods import METHODS, Method
-from partlabel.models import Backbone, Classifier
+from partlabel.models import Classifier, make_backbone
 from partlabel.models.heads import HEADS
 from partlabel.training.settings import Settings
 
@@ -16,7 +16,15 @@ def build(settings: Settings, classes: list[str], *, pretrained: bool) -> tuple[
     """A new model and its method; without ``pretrained`` the weights are to be loaded."""
     method = METHODS[one_of("method", settings.method, METHODS)](**settings.options)
     weights = settings.weights if pretrained else "none"
-    backbone = Backbone(settings.backbone, weights, settings.frozen, settings.size, settings.reduce)
+    backbone = make_backbone(
+        settings.backbone,
+        weights,
+        settings.frozen,
+        settings.size,
+        settings.reduce,
+        blocks=settings.unfreeze_blocks,
+        precision=settings.precision,
+    )
     head = make_head(method, backbone.channels, len(classes), settings.head, settings.head_options)
     return Classifier(backbone, head, classes), method
 

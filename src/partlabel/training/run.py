@@ -93,7 +93,7 @@ class Run:
     Args:
         folder: as given to ``--out``.
         images: the folder of the images, if it is not where the run remembers it.
-        execution: the cache and the number of workers, which change speed but not results.
+        execution: device, cache and number of workers, which change speed but not results.
     """
 
     def __init__(
@@ -367,9 +367,10 @@ def load(run: Run | str | os.PathLike[str]) -> Classifier:
 
 
 def weights_hash(settings: Settings) -> str | None:
-    """A hash of the file that ``--weights`` names; None if it names none."""
-    path = Path(settings.weights)
-    return file_hash(path) if path.is_file() else None
+    """A hash of the files that ``--weights`` names; None if it names none."""
+    joined = settings.weights.split("+") if "+" in settings.backbone else [settings.weights]
+    hashes = [file_hash(Path(name)) for name in joined if Path(name).is_file()]
+    return "+".join(hashes) or None
 
 
 def file_hash(path: Path) -> str:

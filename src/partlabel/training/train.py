@@ -21,10 +21,12 @@ from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
 from partlabel.metrics.calibration import balanced_thresholds
 from partlabel.models import Backbone, Classifier, Reduction
+from partlabel.models.compilation import compile_backbone
 from partlabel.models.features import CachedMaps
 from partlabel.models.prediction import collect_scores
 from partlabel.training.arguments import make_settings, override, read_config
 from partlabel.training.checkpoint import save_state
+from partlabel.training.devices import find_device, make_fabric
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
@@ -72,8 +74,8 @@ def train(
         reading: how to read a label file; its fields can also be given as keyword arguments
             (``unlisted="unknown"``), see :class:`ReadOptions`.
         settings: any field of :class:`Settings` (``method="em"``, ``frozen="all"``, ``lr=1e-3``) or
-            :class:`Execution` (``cache``, ``workers``, ``cache_pixels``, ``strict``,
-            ``tensorboard``).
+            :class:`Execution` (``device``, ``compile``, ``cache``, ``workers``, ``cache_pixels``,
+            ``strict``, ``tensorboard``).
 
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.
@@ -85,6 +87,7 @@ def train(
     chosen = make_settings(**settings)
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
+    find_device(execution.device)  # refused before anything is read or written
     if execution.tensorboard:
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_with(labels, options).table
@@ -187,7 +190,11 @@ def _fit(
     monitor: Monitor,
 ) -> None:
     """Train the model and write the outcome."""
-    settings, workers = record.settings, run.execution.workers
+    settings, execution = record.settings, run.execution
+    fabric = make_fabric(execution.device, settings.precision)
+    model.to(fabric.device)
+    if execution.compile:
+        compile_backbone(model.backbone)
     rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
     table = selection.table.subset(rows)
     broken: list[str] = []
@@ -196,7 +203,7 @@ def _fit(
         table,
         [paths[int(row)] for row in rows],
         settings,
-        run.execution,
+        execution,
         broken.append,
         bank=bank_for(settings, method, train_images),
         on_note=monitor.note,
@@ -216,11 +223,22 @@ def _fit(
             own.settings,
             home.checkpoint,
             monitor.member(home),
-            workers=workers,
+            workers=execution.workers,
+            fabric=make_fabric(execution.device, settings.precision),
         )
         for member, own, home in _other_members(run, record, method)
     ]
-    trainer = Trainer(model, method, *examples, settings, run.checkpoint, monitor, members, workers)
+    trainer = Trainer(
+        model,
+        method,
+        *examples,
+        settings,
+        run.checkpoint,
+        monitor,
+        members,
+        execution.workers,
+        fabric,
+    )
     progress = trainer.fit()
     run.write_log(progress.history)
     _note_wasted_epochs(progress, len(trainer.stages), monitor)

@@ -26,6 +26,7 @@ from partlabel.metrics import evaluate
 from partlabel.models import Classifier
 from partlabel.models.prediction import Forward, Predictions, collect_scores, predict
 from partlabel.training.checkpoint import load_state, save_state, stage_file
+from partlabel.training.devices import make_fabric
 from partlabel.training.ema import follow, make_teacher
 from partlabel.training.examples import Examples
 from partlabel.training.optimizers import restore
@@ -50,7 +51,8 @@ class Trainer:
         checkpoint: the file to save to and to resume from.
         watcher: shows the progress.
         members: the trainers of the other members of an ensemble.
-        workers: processes that decode images.
+        workers: processes that decode images; None for a number that suits this computer.
+        fabric: the device and the precision; None for the best device.
     """
 
     def __init__(
@@ -63,12 +65,13 @@ class Trainer:
         checkpoint: Path,
         watcher: Watcher,
         members: Sequence["Trainer"] = (),
-        workers: int = 0,
+        workers: int | None = None,
+        fabric: Fabric | None = None,
     ) -> None:
         self.settings, self.train_set, self.val_set = settings, train, val
         self.checkpoint, self.watcher = checkpoint, watcher
         self.members, self.workers = members, workers
-        self.fabric = Fabric(accelerator="auto", devices=1)
+        self.fabric = fabric or make_fabric(precision=settings.precision)
         self.model, self.method = model, method
         self.objective = Objective(model, method).to(self.fabric.device)
         self.stages = method.stages(settings.epochs, settings.patience)
@@ -213,7 +216,7 @@ class Trainer:
 
     def _begin_stage(self) -> None:
         stage = self._stage
-        for parameter in self.model.backbone.upper.parameters():
+        for parameter in self.model.backbone.trained_parameters():
             parameter.requires_grad_(not stage.head_only)
         if isinstance(self.method, FollowsStages):
             self.method.begin_stage(self.progress.stage, self.model)
@@ -326,6 +329,7 @@ class Trainer:
             "best": self.best_weights,
             "method": self.method.state_dict(),
             "optimizer": self.steps.optimizer.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
             "teacher": {} if self.teacher is None else self.teacher.trained_weights(),
             "broken": self.broken,
         }
@@ -345,6 +349,7 @@ class Trainer:
             if self.progress.stage < len(self.stages):
                 self._begin_stage()
                 restore(self.steps.optimizer, state["optimizer"])
+                self.fabric.strategy.precision.load_state_dict(state.get("precision", {}))
         except PartlabelError:
             raise
         except (RuntimeError, TypeError, AttributeError, KeyError, ValueError) as error:

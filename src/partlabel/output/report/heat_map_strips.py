@@ -18,6 +18,7 @@ from partlabel.models.prediction import Predictions, predict
 from partlabel.output.report.sample import RunScores, Sample
 from partlabel.output.report.section import whole_percent
 from partlabel.output.report.thumbnails import data_address, overlay
+from partlabel.training.devices import find_device
 from partlabel.training.inputs import make_inputs
 from partlabel.training.run import Run
 from partlabel.training.selection import locate_all
@@ -87,7 +88,7 @@ def choose_images(choices: list[list[Choice]], most: int) -> list[int]:
 
 def class_maps(run: Run, table: LabelTable) -> Predictions:
     """Rows [b] of a table and their class maps [b, C, H, W]; none if the head has none."""
-    model = run.classifier()
+    model = run.classifier().to(find_device(run.execution.device))
     score_places = class_maps_of(model.head)
     if score_places is not None:
         yield from apply_to_maps(run, model, table, score_places)

@@ -10,22 +10,61 @@ from pathlib import Path
 from typing import Literal
 
 from partlabel.base.errors import InputError, PartlabelWarning, one_of
+from partlabel.images.folder import list_images
 from partlabel.judging import scoring
 from partlabel.judging.completion import Completion, complete_run
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.labels.formats.boxes import read_boxes
 from partlabel.metrics import Evaluation
+from partlabel.models.features.vector_writing import check_target, write_vectors
+from partlabel.models.features.vectors import VectorFile
 from partlabel.output.bench import Benchmark, read_spec, run_spec
 from partlabel.output.report import build_report
+from partlabel.training.arguments import make_settings
+from partlabel.training.embed import embed_images
+from partlabel.training.embedded import open_vectors
 from partlabel.training.run import Run, load
 from partlabel.training.settings import Execution
 from partlabel.training.train import train
 
-__all__ = ["bench", "complete", "evaluate", "load", "predict", "report", "train"]
+__all__ = ["bench", "complete", "embed", "evaluate", "load", "predict", "report", "train"]
 
 PathLike = str | os.PathLike[str]
 Labels = LabelTable | PathLike
+
+
+def embed(
+    images: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    backbone: str | None = None,
+    weights: str | None = None,
+    size: int | None = None,
+    workers: int = 0,
+    cache: PathLike | None = None,
+) -> VectorFile:
+    """Write the features of images to a file that ``train(features=...)`` reads.
+
+    Args:
+        images: image files, or folders of images. The id of an image is its path in its folder.
+        out: the .npy, .npz, .safetensors, .parquet or .arrow file to write.
+        backbone, weights, size: the network, as in :func:`train`; None for the defaults.
+        workers: processes that decode images.
+        cache: folder of cached features.
+    """
+    path = Path(out)
+    check_target(path)
+    settings = {"backbone": backbone, "weights": weights, "size": size}
+    network = make_settings(frozen="all", **{k: v for k, v in settings.items() if v is not None})
+    execution = Execution(workers=workers, cache=None if cache is None else Path(cache))
+    single = isinstance(images, str | os.PathLike)
+    paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
+    embedded = embed_images(list_images(paths), network, execution)
+    for message in embedded.broken:
+        _warn(f"left out: {message}")
+    write_vectors(path, embedded.vectors, embedded.ids)
+    return VectorFile(path)
 
 
 def evaluate(
@@ -40,6 +79,8 @@ def evaluate(
     own_thresholds: bool = False,
     format: str | None = None,
     unlisted: str | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
 ) -> Evaluation:
     """Measure a run on known labels. Labels that a model filled in are left out.
@@ -55,6 +96,7 @@ def evaluate(
         threshold: a class is predicted from this score on; 0.5 by default.
         own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
         format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
     """
     if reserved == (labels is not None):
@@ -63,7 +105,7 @@ def evaluate(
         raise InputError("--split and --estimates have no effect with --reserved")
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
-    opened = _open(run, images if reserved else None, cache)
+    opened = _open(run, images if reserved else None, cache, features, feature_ids)
     default = 0.5 if threshold is None else threshold
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
@@ -85,21 +127,30 @@ def evaluate(
 
 def predict(
     run: Run | PathLike,
-    images: PathLike | Sequence[PathLike],
+    images: PathLike | Sequence[PathLike] | None = None,
     *,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     threshold: float | None = None,
 ) -> LabelTable:
     """Label images with a run: a value and a score for each class.
 
     Args:
         run: a finished run.
-        images: image files, or folders of images.
+        images: image files, or folders of images; for a run on features leave them out.
+        features, feature_ids: for a run on features, a file with a vector per image, as in
+            :func:`train`.
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
     """
+    if (images is None) == (features is None):
+        raise InputError("name images, or a file with --features")
+    opened = _open(run, None, None, features, feature_ids)
+    if images is None:
+        return scoring.label_features(opened, threshold)
     single = isinstance(images, str | os.PathLike)
     paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
-    table, broken = scoring.label_files(_open(run), paths, threshold)
+    table, broken = scoring.label_files(opened, paths, threshold)
     for message in broken:
         _warn(f"left out: {message}")
     return table
@@ -111,6 +162,8 @@ def complete(
     min_precision: float = 0.95,
     guarantee: Literal["class", "pooled"] | None = None,
     images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
 ) -> Completion:
     """Fill in the unknown labels of a run's own label file; known labels are never changed.
@@ -125,6 +178,7 @@ def complete(
             those of all classes together. By default per class, and pooled for classes with too
             few labels.
         images: the folder of the images; None for the run's own.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
 
     Returns:
@@ -132,7 +186,7 @@ def complete(
     """
     if guarantee is not None:
         one_of("guarantee", guarantee, ("class", "pooled"))
-    done = complete_run(_open(run, images, cache), min_precision, guarantee)
+    done = complete_run(_open(run, images, cache, features, feature_ids), min_precision, guarantee)
     for note in done.notes:
         _warn(note)
     return done
@@ -147,6 +201,8 @@ def report(
     min_precision: float = 0.95,
     landscape: bool = False,
     images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     format: str | None = None,
     unlisted: str | None = None,
     cache: PathLike | None = None,
@@ -160,16 +216,20 @@ def report(
         boxes: a file of boxes, to show whether class maps are highest on objects.
         min_precision: the precision that ``complete`` is to guarantee, in the section about it.
         landscape: also draw the loss around the trained weights.
-        images: the folder of the images; None for the run's own.
+        images: the folder of the images; None for the run's own. The report of a run on features
+            shows them too.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         format, unlisted: how to read ``truth``, see :func:`partlabel.read_labels`.
         cache: folder of cached features.
     """
     if truth is None and (format is not None or unlisted is not None):
         raise InputError("--format and --unlisted have no effect without --truth")
     return build_report(
-        _open(run, images, cache),
+        _open(run, images, cache, features, feature_ids),
         truth=None if truth is None else _read(truth, format, unlisted),
-        baseline=None if baseline is None else _open(baseline, images, cache),
+        baseline=None
+        if baseline is None
+        else _open(baseline, images, cache, features, feature_ids),
         boxes=None if boxes is None else read_boxes(Path(boxes)),
         landscape=landscape,
         precision=min_precision,
@@ -184,6 +244,8 @@ def bench(
     resume: bool = False,
     labels: PathLike | None = None,
     images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
 ) -> Benchmark:
     """Compare methods on the same labels, with the same tuning on validation labels.
@@ -194,31 +256,33 @@ def bench(
         jobs: trainings at a time; they share the cores.
         resume: continue; finished trainings are kept.
         labels, images: a label file and a folder of images, instead of those of the spec.
+        features, feature_ids: features instead of images, as in :func:`train`.
         cache: folder of cached features.
     """
     folder = Path(out)
     if folder.is_dir() and any(folder.iterdir()) and not resume:
         raise InputError(f"{folder}: is not empty; add --resume to go on, or name another")
-    compared = read_spec(
-        Path(spec),
-        None if labels is None else Path(labels),
-        None if images is None else Path(images),
-    )
+    compared = read_spec(Path(spec), labels, images, features, feature_ids)
     return run_spec(compared, folder, jobs, cache)
 
 
 def _open(
-    run: Run | PathLike, images: PathLike | None = None, cache: PathLike | None = None
+    run: Run | PathLike,
+    images: PathLike | None = None,
+    cache: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
 ) -> Run:
-    """A run, with other images or another cache if these are given."""
+    """A run, with other images or features or another cache if these are given."""
+    vectors = open_vectors(features, feature_ids)
     if isinstance(run, Run):
-        if images is None and cache is None:
+        if images is None and cache is None and vectors is None:
             return run
         execution = run.execution
         if cache is not None:
             execution = execution.model_copy(update={"cache": Path(cache)})
-        return Run(run.folder, images, execution)
-    return Run(run, images, Execution(cache=None if cache is None else Path(cache)))
+        return Run(run.folder, images, execution, vectors)
+    return Run(run, images, Execution(cache=None if cache is None else Path(cache)), vectors)
 
 
 def _read(labels: Labels, format: str | None, unlisted: str | None) -> LabelTable:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from partlabel.base.errors import InputError, count
-from partlabel.cli.options import parameters_of, values_of
+from partlabel.cli.options import FeatureIds, Features, parameters_of, values_of
 from partlabel.training.settings import Execution, Settings
 
 Config = Annotated[
@@ -49,8 +49,16 @@ Unfreeze = Annotated[
 
 def train(
     labels: Annotated[Path, typer.Argument(metavar="LABELS", help="A label file.")],
-    images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
     out: Annotated[Path, typer.Option("--out", help="The folder of the run, new or empty.")],
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--images",
+            help="Folder of the images. With --features, it only serves to show them in reports.",
+        ),
+    ] = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
     config: Config = None,
     resume: Resume = False,
     format: Format = None,
@@ -78,6 +86,8 @@ def train(
         labels,
         images,
         out,
+        features=features,
+        feature_ids=feature_ids,
         resume=resume,
         config=config,
         format=format,

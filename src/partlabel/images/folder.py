@@ -1,6 +1,7 @@
 """Image files: listing a folder, finding the file of an id, checking that files can be read."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -9,6 +10,7 @@ from pathlib import Path
 from PIL import ExifTags
 
 from partlabel.base.errors import FileError, InputError
+from partlabel.images.aliases import Aliases
 from partlabel.images.decoding import SUFFIXES, open_image
 
 NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
@@ -54,29 +56,35 @@ class ImageFiles:
         return [self._locate(name) for name in ids]
 
     def _locate(self, name: str) -> Path | None:
-        root = self.folder.resolve()
+        root, aliases = self.folder.resolve(), self._aliases
         for path in (name, name.removeprefix(f"{root}/"), name.removeprefix(f"{root.name}/")):
-            if path in self._known_names:
-                return self.folder / path
-            if with_suffix := self._by_path_without_suffix.get(path):
-                return self.folder / with_suffix
-        match = self._by_file_name.get(name)
+            if match := aliases.by_path(path):
+                return self.folder / match
+        match = aliases.by_file_name(name)
         return self.folder / match if match else None
 
     @cached_property
-    def _known_names(self) -> set[str]:
-        return set(self.names)
+    def _aliases(self) -> Aliases:
+        return Aliases(self.names)
 
-    @cached_property
-    def _by_path_without_suffix(self) -> dict[str, str | None]:
-        return _unique_aliases((name.rsplit(".", 1)[0], name) for name in self.names)
 
-    @cached_property
-    def _by_file_name(self) -> dict[str, str | None]:
-        paths = [(Path(name), name) for name in self.names]
-        return _unique_aliases(
-            (alias, name) for path, name in paths for alias in (path.name, path.stem)
-        )
+def list_images(paths: Iterable[Path]) -> dict[str, Path]:
+    """The file of each image by its name: of image files, and of all images in folders.
+
+    The name of an image in a folder is its path relative to the folder. Where several images have
+    the same name, each gets its whole path instead.
+    """
+    files: list[tuple[str, Path]] = []
+    for path in paths:
+        if path.is_dir():
+            folder = ImageFiles(path)
+            files += [(name, folder.folder / name) for name in folder.names]
+        elif path.is_file():
+            files.append((path.name, path))
+        else:
+            raise InputError(f"{path}: there is no such image or folder")
+    times = Counter(name for name, _ in files)
+    return {(name if times[name] == 1 else str(path)): path for name, path in files}
 
 
 def _list_images(
@@ -109,14 +117,6 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself
         return False
-
-
-def _unique_aliases(pairs: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-    """The name for each alias; None for an alias that occurs more than once."""
-    names: dict[str, str | None] = {}
-    for alias, name in pairs:
-        names[alias] = None if alias in names else name
-    return names
 
 
 def why_unreadable(path: Path) -> str | None:

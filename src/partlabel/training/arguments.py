@@ -15,7 +15,7 @@ from partlabel.learning.extensions import UsesSide
 from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
 from partlabel.models.heads import HEADS
 from partlabel.training.schedule import SCHEDULES
-from partlabel.training.settings import Settings
+from partlabel.training.settings import NO_BACKBONE, Settings
 
 
 def make_settings(**arguments: Any) -> Settings:
@@ -80,9 +80,10 @@ def write_config(settings: Settings) -> str:
     """A YAML file that :func:`read_config` turns into the same settings."""
     general = settings.model_dump(mode="json", exclude_none=True)
     values = {name: value for name, value in general.items() if _belongs(name, settings)}
+    source = "--features FILE" if settings.backbone == NO_BACKBONE else "--images IMAGES"
     return (
         "# The settings of this run. To repeat it:\n"
-        "#   partlabel train labels.arrow --images IMAGES --config config.yaml --out AGAIN\n"
+        f"#   partlabel train labels.arrow {source} --config config.yaml --out AGAIN\n"
         + yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     )
 
@@ -106,9 +107,15 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "decay_all": ("without --weight-decay", lambda values: bool(values.get("weight_decay"))),
     "val": ("with --val-split", lambda values: values.get("val_split") is None),
     "reduce": ("without --frozen", lambda values: values.get("frozen") == "all"),
+    **dict.fromkeys(
+        ("weights", "size"),
+        ("with --features", lambda values: values.get("backbone") != NO_BACKBONE),
+    ),
     "view_bank": (
-        "without --frozen or --unfreeze last",
-        lambda values: values.get("frozen", "nothing") != "nothing",
+        "without --frozen or --unfreeze last, or with --features",
+        lambda values: (
+            values.get("frozen", "nothing") != "nothing" and values.get("backbone") != NO_BACKBONE
+        ),
     ),
 }
 _NOT_WITH_LBFGS = ("batch", "schedule", "lr_warmup", "ema")

@@ -2,23 +2,59 @@
 
 from typing import Any
 
+import torch
 from torch import nn
 
-from partlabel.base.errors import one_of
+from partlabel.base.errors import InputError, one_of
+from partlabel.base.randomness import key
 from partlabel.learning.extensions import ChangesHead
 from partlabel.learning.methods import METHODS, Method
 from partlabel.models import Backbone, Classifier
+from partlabel.models.features.embeddings import GivenFeatures
 from partlabel.models.heads import HEADS
 from partlabel.training.settings import Settings
 
 
-def build(settings: Settings, classes: list[str], *, pretrained: bool) -> tuple[Classifier, Method]:
-    """A new model and its method; without ``pretrained`` the weights are to be loaded."""
+def build(
+    settings: Settings, classes: list[str], *, pretrained: bool, features: int | None = None
+) -> tuple[Classifier, Method]:
+    """A new model and its method.
+
+    Args:
+        pretrained: whether to load the weights of the backbone; if not, they are loaded later.
+        features: the dimension of features that are given instead of images; None for images.
+    """
     method = METHODS[one_of("method", settings.method, METHODS)](**settings.options)
-    weights = settings.weights if pretrained else "none"
-    backbone = Backbone(settings.backbone, weights, settings.frozen, settings.size, settings.reduce)
+    backbone: Backbone
+    if features is not None:
+        backbone = GivenFeatures(features, settings.reduce)
+    else:
+        weights = settings.weights if pretrained else "none"
+        backbone = Backbone(
+            settings.backbone, weights, settings.frozen, settings.size, settings.reduce
+        )
+    if pretrained:  # the same head for the same features, whichever way they are computed
+        torch.manual_seed(key(settings.seed, "head"))
     head = make_head(method, backbone.channels, len(classes), settings.head, settings.head_options)
+    if features is not None:
+        _refuse_maps(settings, method, head)
     return Classifier(backbone, head, classes), method
+
+
+def _refuse_maps(settings: Settings, method: Method, head: nn.Module) -> None:
+    """Raise an error for a method or a head that needs more of an image than one vector."""
+    if "strong" in method.views:
+        needs = f"the method '{settings.method}' compares views of images"
+    elif getattr(head, "needs_maps", True):
+        own = f"the method '{settings.method}'"
+        needs = f"the head of {own}" if settings.head is None else f"the head '{settings.head}'"
+        needs += " looks at the places of an image"
+    else:
+        return
+    raise InputError(
+        f"{needs}, and features are one vector per image; train on images, or choose another "
+        "method, such as bce or em, with --head linear"
+    )
 
 
 def make_head(

@@ -1,6 +1,6 @@
 """A run on disk: what was trained, on what, how it went, and the model that came out.
 
-run.json             settings, classes, where the images are, the outcome
+run.json             settings, classes, where the images or features are, the outcome
 config.yaml          the settings again, as a file for ``partlabel train --config``
 labels.arrow         the labels, as they were given
 split.safetensors    which images were trained on, validated on, and reserved
@@ -12,8 +12,8 @@ inputs/              copies of the files that settings of the method name
 memory/, diary/      labels that the method gave to unknown cells
 log.csv              one line per epoch
 
-A run can be moved. Images are looked for where they were relative to the run, then at their
-absolute path; every command that needs them also takes ``--images``.
+A run can be moved. Images and features are looked for where they were relative to the run, then at
+their absolute path; every command that needs them also takes ``--images`` and ``--features``.
 """
 
 import csv
@@ -33,6 +33,7 @@ from partlabel.labels import LabelTable
 from partlabel.learning.extensions import Artifacts, HasArtifacts
 from partlabel.learning.methods import METHODS, Method, Task
 from partlabel.models import Classifier
+from partlabel.models.features.vectors import VectorFile
 from partlabel.training.arguments import write_config
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, stage_file
@@ -42,26 +43,64 @@ from partlabel.training.settings import Execution, Settings
 VERSION = 4
 
 
-class ImagesFolder(BaseModel):
-    """Where the images of a run are."""
+class Location(BaseModel):
+    """Where the images or the features of a run are."""
 
     model_config = ConfigDict(extra="forbid")
     absolute: str
     from_run: str | None  # relative to the folder of the run; None on another drive
 
     @classmethod
-    def of(cls, images: Path, run: Path) -> "ImagesFolder":
+    def of(cls, path: Path, run: Path) -> "Location":
         """As it is recorded in a run."""
         try:
-            relative = os.path.relpath(images.resolve(), run.resolve())
+            relative = os.path.relpath(path.resolve(), run.resolve())
         except ValueError:  # another drive, on Windows
             relative = None
-        return cls(absolute=str(images.resolve()), from_run=relative)
+        return cls(absolute=str(path.resolve()), from_run=relative)
 
     def candidates(self, run: Path) -> list[Path]:
         """Where to look for it."""
         relative = [] if self.from_run is None else [(run.resolve() / self.from_run).resolve()]
         return [*relative, Path(self.absolute)]
+
+
+class FeaturesRecord(BaseModel):
+    """The features that a run was trained on."""
+
+    model_config = ConfigDict(extra="forbid")
+    file: Location
+    ids: Location | None  # of a file with the ids; None if they are in the same file
+    digest: str
+    dimension: int
+
+    @classmethod
+    def of(cls, features: VectorFile, run: Path) -> "FeaturesRecord":
+        """As they are recorded in a run."""
+        ids = None if features.ids_path is None else Location.of(features.ids_path, run)
+        return cls(
+            file=Location.of(features.path, run),
+            ids=ids,
+            digest=features.digest(),
+            dimension=features.dimension,
+        )
+
+    def open(self, run: Path) -> VectorFile:
+        """The file, if it is still there and the same."""
+        path = _first_existing(self.file.candidates(run))
+        ids = None if self.ids is None else _first_existing(self.ids.candidates(run))
+        if path is None or (self.ids is not None and ids is None):
+            gone = self.file if path is None or self.ids is None else self.ids
+            raise FileError(
+                gone.absolute, "the features of the run are not here any more; name them with "
+                "--features (and --feature-ids)"
+            )  # fmt: skip
+        features = VectorFile(path, ids)
+        if features.digest() != self.digest:
+            raise FileError(
+                path, "has changed since the run was trained; name the features with --features"
+            )
+        return features
 
 
 class Record(BaseModel):
@@ -70,7 +109,8 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid")
     version: int = VERSION
     settings: Settings
-    images: ImagesFolder
+    images: Location | None  # None for a run on features without images
+    features: FeaturesRecord | None = None
     classes: list[str]
     side: list[str] | None = None
     labels: str  # a hash of the labels
@@ -92,6 +132,7 @@ class Run:
         folder: as given to ``--out``.
         images: the folder of the images, if it is not where the run remembers it.
         execution: cache, workers: what changes speed, not results.
+        features: a file of features to use instead of those that the run was trained on.
     """
 
     def __init__(
@@ -99,10 +140,12 @@ class Run:
         folder: str | os.PathLike[str],
         images: str | os.PathLike[str] | None = None,
         execution: Execution | None = None,
+        features: VectorFile | None = None,
     ) -> None:
         self.folder = Path(folder)
         self.execution = execution or Execution()
         self._images = None if images is None else Path(images)
+        self._features = features
 
     def __repr__(self) -> str:
         if not self.exists():
@@ -192,13 +235,39 @@ class Run:
         """The folder of the images: the one that was given, or the one that the run remembers."""
         if self._images is not None:
             return self._images
-        candidates = self.record.images.candidates(self.folder)
-        for folder in candidates:
-            if folder.is_dir():
-                return folder
-        raise FileError(
-            candidates[-1], "the images of the run are not here any more; name them with --images"
-        )
+        images = self.record.images
+        if images is None:
+            raise FileError(self.folder, "was trained on features, without images")
+        folder = _first_existing(images.candidates(self.folder))
+        if folder is None:
+            raise FileError(
+                images.absolute,
+                "the images of the run are not here any more; name them with --images",
+            )
+        return folder
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are images, to look at or to learn from."""
+        return self._images is not None or self.record.images is not None
+
+    @cached_property
+    def features(self) -> VectorFile | None:
+        """The features of a run that was trained on such; None for a run on images."""
+        record, features = self.record.features, self._features
+        if record is None:
+            if features is not None:
+                raise FileError(self.folder, "was trained on images; name these, not --features")
+            return None
+        if features is None:
+            return record.open(self.folder)
+        if features.dimension != record.dimension:
+            raise FileError(
+                features.path,
+                f"has vectors of {features.dimension:,} numbers, and {self.folder} was trained on "
+                f"{record.dimension:,}: they must come from the same model",
+            )
+        return features
 
     @cached_property
     def selection(self) -> Selection:
@@ -256,6 +325,7 @@ class Run:
             settings.model_copy(update={"options": settings.options | copies}),
             record.classes,
             pretrained=pretrained,
+            features=None if record.features is None else record.features.dimension,
         )
 
     def keep_inputs(self, settings: Settings) -> None:
@@ -312,6 +382,10 @@ class Run:
         if not (self.folder / name).is_file():
             raise FileError(self.folder, f"{name} is missing; train again")
         return self.folder / name
+
+
+def _first_existing(paths: list[Path]) -> Path | None:
+    return next((path for path in paths if path.exists()), None)
 
 
 def _checksum(content: dict[str, Any]) -> str:

@@ -55,3 +55,6 @@ def _check_same(folder: Path, before: Record, now: Record) -> None:
     for what in ("classes", "labels"):
         if getattr(before, what) != getattr(now, what):
             raise InputError(f"{folder}: was started with other {what}")
+    digests = [None if r.features is None else r.features.digest for r in (before, now)]
+    if digests[0] != digests[1]:
+        raise InputError(f"{folder}: was started with other features")

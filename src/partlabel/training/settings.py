@@ -14,6 +14,7 @@ Optimizer = Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"]
 Schedule = Literal["constant", "step", "cosine", "onecycle", "plateau"]
 
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
+NO_BACKBONE = "none"  # of a training on features
 
 
 def _setting(default: Any, panel: str, description: str, **limits: Any) -> Any:

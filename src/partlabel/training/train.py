@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,18 @@ from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
 from partlabel.metrics.calibration import balanced_thresholds
 from partlabel.models import Backbone, Classifier, Reduction
-from partlabel.models.features import CachedMaps
-from partlabel.models.prediction import collect_scores
+from partlabel.models.prediction import InputSource, collect_scores
 from partlabel.training.arguments import make_settings, read_config
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.embedded import embedded_inputs, for_features, open_vectors
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
 from partlabel.training.progress import Progress
 from partlabel.training.run import (
-    ImagesFolder,
+    FeaturesRecord,
+    Location,
     Record,
     Run,
     file_hash,
@@ -53,9 +55,11 @@ _FITTED = 2000  # images that the reduction of features is fitted on
 
 def train(
     labels: LabelTable | str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
+    features: str | os.PathLike[str] | None = None,
+    feature_ids: str | os.PathLike[str] | None = None,
     resume: bool = False,
     config: str | os.PathLike[str] | None = None,
     format: str | None = None,
@@ -66,8 +70,11 @@ def train(
 
     Args:
         labels: a table, or a label file.
-        images: the folder of the images.
+        images: the folder of the images; with ``features``, only to show them in reports.
         out: the folder of the run; must not exist, or be empty.
+        features: a file with a vector per image, to train on instead of images: .npy, .npz,
+            .safetensors, .parquet or .arrow.
+        feature_ids: a file with the id of each vector, if they are not in the file itself.
         resume: continue a run that was stopped; a finished one is returned as it is.
         config: a YAML file with settings; those given here win.
         format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
@@ -78,20 +85,31 @@ def train(
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.
     """
+    if out is None:
+        raise InputError("name the folder of the run: out='run'")
     execution = _execution(settings)
-    chosen = make_settings(**(read_config(Path(config)) if config is not None else {}) | settings)
+    arguments = (read_config(Path(config)) if config is not None else {}) | settings
+    vectors = open_vectors(features, feature_ids)
+    chosen = make_settings(**for_features(arguments, given=vectors is not None))
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     if execution.tensorboard:
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
     selection = select(table, chosen)
-    files = ImageFiles(images)
-    paths = find_files(selection.table, files, selection.used, strict=execution.strict)
-    run = Run(out, images, execution)
+    files = None if images is None else ImageFiles(images)
+    paths: dict[int, Path] = {}
+    if vectors is not None:
+        vectors.check(vectors.locate(selection.table.ids.take(selection.used)))
+    elif files is not None:
+        paths = find_files(selection.table, files, selection.used, strict=execution.strict)
+    else:
+        raise InputError("name the folder of the images with --images, or a file with --features")
+    run = Run(out, images, execution, vectors)
     record = Record(
         settings=chosen,
-        images=ImagesFolder.of(files.folder, run.folder),
+        images=None if files is None else Location.of(files.folder, run.folder),
+        features=None if vectors is None else FeaturesRecord.of(vectors, run.folder),
         classes=selection.classes,
         side=selection.side,
         labels=_digest(table),
@@ -157,17 +175,22 @@ def _fit(
     rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
     table = selection.table.subset(rows)
     broken: list[str] = []
-    inputs = make_inputs(
-        model,
-        table,
-        [paths[int(row)] for row in rows],
-        settings,
-        run.execution,
-        broken.append,
-        bank=bank_for(settings, method, train_images),
-        on_note=monitor.note,
-        on_maps=lambda maps: _keep_backbone(run, model.backbone, maps, train_images),
-    )
+    keep = partial(_keep_backbone, run, model.backbone, train_images)
+    inputs: InputSource
+    if run.features is not None:
+        inputs = embedded_inputs(model, table, run.features, on_maps=keep)
+    else:
+        inputs = make_inputs(
+            model,
+            table,
+            [paths[int(row)] for row in rows],
+            settings,
+            run.execution,
+            broken.append,
+            bank=bank_for(settings, method, train_images),
+            on_note=monitor.note,
+            on_maps=keep,
+        )
     for message in broken:
         monitor.warn(f"left out: {message}")
     truth = by_humans(table)
@@ -225,7 +248,8 @@ def _other_members(
         seed = key(record.settings.seed, "member", number)
         settings = record.settings.model_copy(update={"seed": seed})
         torch.manual_seed(key(seed, "init"))
-        model, method = build(settings, record.classes, pretrained=True)
+        features = None if record.features is None else record.features.dimension
+        model, method = build(settings, record.classes, pretrained=True, features=features)
         assert isinstance(method, HasMembers)
         method.follow(leader)
         home = Run(run.folder / "members" / str(number))
@@ -265,7 +289,7 @@ def _digest(table: LabelTable) -> str:
     return digest.hexdigest()
 
 
-def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) -> None:
+def _keep_backbone(run: Run, backbone: Backbone, images: int, maps: InputSource) -> None:
     """Fit the reduction on training images and save the frozen part; or load it again."""
     path = run.folder / "backbone.safetensors"
     if path.is_file():

@@ -128,7 +128,12 @@ def _assess(sample: Sample, precision: float) -> Assessment:
 
 def _subtitle(sample: Sample) -> str:
     settings = sample.ours.run.settings
+    features = sample.ours.run.record.features
     text = f"Method {settings.method}, backbone {settings.backbone}, frozen: {settings.frozen}."
+    if features is not None:
+        text = (
+            f"Method {settings.method}, on given features with {features.dimension:,} dimensions."
+        )
     if sample.baseline is None:
         return text
     other = sample.baseline

@@ -19,8 +19,8 @@ from partlabel.base.errors import InputError
 from partlabel.cli import main
 from partlabel.labels.names import Names
 from partlabel.models import Backbone
+from partlabel.models.features.vector_files import SUFFIXES, VectorFile
 from partlabel.models.features.vector_writing import write_vectors
-from partlabel.models.features.vectors import SUFFIXES, VectorFile
 from partlabel.training.run import Run
 
 Array = NDArray[np.float32]

@@ -17,8 +17,8 @@ from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.labels.formats.boxes import read_boxes
 from partlabel.metrics import Evaluation
+from partlabel.models.features.vector_files import VectorFile
 from partlabel.models.features.vector_writing import check_target, write_vectors
-from partlabel.models.features.vectors import VectorFile
 from partlabel.output.bench import Benchmark, read_spec, run_spec
 from partlabel.output.report import build_report
 from partlabel.training.arguments import make_settings

@@ -16,7 +16,7 @@ import typer
 
 from partlabel.base.errors import PartlabelError, PartlabelWarning, StoppedError
 from partlabel.base.interruption import STOPPING
-from partlabel.cli import caching, embedding, judging, labels, training
+from partlabel.cli import caching, features, judging, labels, training
 from partlabel.version import VERSION
 
 app = typer.Typer(
@@ -108,7 +108,7 @@ def _root(
 
 labels.register(app)
 training.register(app)
-embedding.register(app)
+features.register(app)
 judging.register(app)
 caching.register(app)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from PIL import ExifTags
 
 from partlabel.base.errors import FileError, InputError
-from partlabel.images.aliases import Aliases
 from partlabel.images.decoding import SUFFIXES, open_image
+from partlabel.images.image_names import ImageNames
 
 NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
 """The environment variable that forbids symbolic links below image folders."""
@@ -64,8 +64,8 @@ class ImageFiles:
         return self.folder / match if match else None
 
     @cached_property
-    def _aliases(self) -> Aliases:
-        return Aliases(self.names)
+    def _aliases(self) -> ImageNames:
+        return ImageNames(self.names)
 
 
 def list_images(paths: Iterable[Path]) -> dict[str, Path]:

@@ -13,7 +13,7 @@ from partlabel.base.errors import InputError
 from partlabel.labels import LabelTable
 from partlabel.models import Classifier, Reduction
 from partlabel.models.features.embeddings import Embeddings
-from partlabel.models.features.vectors import VectorFile
+from partlabel.models.features.vector_files import VectorFile
 from partlabel.models.prediction import InputSource
 from partlabel.training.inputs import make_inputs
 from partlabel.training.run import Run

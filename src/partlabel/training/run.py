@@ -33,7 +33,7 @@ from partlabel.labels import LabelTable
 from partlabel.learning.extensions import Artifacts, HasArtifacts
 from partlabel.learning.methods import METHODS, Method, Task
 from partlabel.models import Classifier
-from partlabel.models.features.vectors import VectorFile
+from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.arguments import write_config
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, stage_file

@@ -1,4 +1,4 @@
-"""Writing files of vectors, which ``vectors`` reads."""
+"""Writing files of vectors, which ``vector_files`` reads."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file, atomic_group
-from partlabel.models.features.vectors import IDS_SUFFIX, SUFFIXES
+from partlabel.models.features.vector_files import IDS_SUFFIX, SUFFIXES
 
 
 def check_target(path: Path) -> None:

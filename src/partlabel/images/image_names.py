@@ -5,10 +5,10 @@ from functools import cached_property
 from pathlib import Path
 
 
-class Aliases:
+class ImageNames:
     """Finds a name in a list, as a path with or without suffix, or as a file name.
 
-    >>> aliases = Aliases(["a/cat.jpg", "b/dog.png"])
+    >>> aliases = ImageNames(["a/cat.jpg", "b/dog.png"])
     >>> aliases.by_path("a/cat"), aliases.by_path("cat"), aliases.by_file_name("cat")
     ('a/cat.jpg', None, 'a/cat.jpg')
     """

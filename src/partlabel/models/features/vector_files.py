@@ -23,8 +23,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from partlabel.base.errors import FileError, InputError, count, one_of, some
-from partlabel.images.aliases import Aliases
 from partlabel.images.batches import Rows
+from partlabel.images.image_names import ImageNames
 from partlabel.labels.formats.delimited import read_delimited
 from partlabel.labels.formats.parquet import read_parquet
 from partlabel.labels.formats.source import Source
@@ -137,8 +137,8 @@ class VectorFile:
         return rows
 
     @cached_property
-    def _aliases(self) -> Aliases:
-        return Aliases(list(self.ids))
+    def _aliases(self) -> ImageNames:
+        return ImageNames(list(self.ids))
 
     @cached_property
     def _parts(self) -> tuple[list[Part], Rows]:
@@ -190,7 +190,7 @@ class VectorFile:
         return digest.hexdigest()
 
 
-def _closest(name: str, aliases: Aliases) -> str | None:
+def _closest(name: str, aliases: ImageNames) -> str | None:
     """The id that means this image: the same path or the same file name, with another suffix."""
     file_name = name.rsplit("/", 1)[-1]
     return (

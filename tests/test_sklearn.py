@@ -48,7 +48,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return EXPECTED_FAILURES
 
 
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     [PartialLabelClassifier(epochs=3)], expected_failed_checks=expected_failures
 )
 @pytest.mark.filterwarnings("ignore")
@@ -96,7 +96,8 @@ def test_tables_and_positives_only() -> None:
 @pytest.mark.parametrize("method", ["an", "em-apl", "role", "partial-bce", "imcl", "wan", "splc"])
 def test_methods_of_several_kinds(method: str) -> None:
     features, labels, truth = made()
-    options = {"em-apl": {"warmup": 1}, "role": {"expected": 1.2}}.get(method, {})
+    own: dict[str, dict[str, Any]] = {"em-apl": {"warmup": 1}, "role": {"expected": 1.2}}
+    options = own.get(method, {})
     model = PartialLabelClassifier(method, options=options, epochs=4, optimizer="adam", lr=0.05)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

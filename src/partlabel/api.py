@@ -16,6 +16,7 @@ from partlabel.judging.completion import Completion, complete_run
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.labels.formats.boxes import read_boxes
+from partlabel.learning.teachers import read_teacher
 from partlabel.metrics import Evaluation
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.models.features.vector_writing import check_target, write_vectors
@@ -81,6 +82,7 @@ def evaluate(
     unlisted: str | None = None,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
     cache: PathLike | None = None,
 ) -> Evaluation:
     """Measure a run on known labels. Labels that a model filled in are left out.
@@ -97,6 +99,8 @@ def evaluate(
         own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
         format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
         features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        teachers: scores of the run's teachers for these images, in the order of the training; none
+            for the scores that the run keeps.
         cache: folder of cached features.
     """
     if reserved == (labels is not None):
@@ -105,7 +109,7 @@ def evaluate(
         raise InputError("--split and --estimates have no effect with --reserved")
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
-    opened = _open(run, images if reserved else None, cache, features, feature_ids)
+    opened = _open(run, images if reserved else None, cache, features, feature_ids, teachers)
     default = 0.5 if threshold is None else threshold
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
@@ -131,6 +135,7 @@ def predict(
     *,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
     threshold: float | None = None,
 ) -> LabelTable:
     """Label images with a run: a value and a score for each class.
@@ -140,12 +145,13 @@ def predict(
         images: image files, or folders of images; for a run on features leave them out.
         features, feature_ids: for a run on features, a file with a vector per image, as in
             :func:`train`.
+        teachers: scores of the run's teachers for these images, in the order of the training.
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
     """
     if (images is None) == (features is None):
         raise InputError("name images, or a file with --features")
-    opened = _open(run, None, None, features, feature_ids)
+    opened = _open(run, None, None, features, feature_ids, teachers)
     if images is None:
         return scoring.label_features(opened, threshold)
     single = isinstance(images, str | os.PathLike)
@@ -272,17 +278,20 @@ def _open(
     cache: PathLike | None = None,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
 ) -> Run:
-    """A run, with other images or features or another cache if these are given."""
+    """A run, with other images, features or scores or another cache if these are given."""
     vectors = open_vectors(features, feature_ids)
+    scores = [read_teacher(Path(path)) for path in teachers]
     if isinstance(run, Run):
-        if images is None and cache is None and vectors is None:
+        if images is None and cache is None and vectors is None and not scores:
             return run
         execution = run.execution
         if cache is not None:
             execution = execution.model_copy(update={"cache": Path(cache)})
-        return Run(run.folder, images, execution, vectors)
-    return Run(run, images, Execution(cache=None if cache is None else Path(cache)), vectors)
+        return Run(run.folder, images, execution, vectors, scores)
+    execution = Execution(cache=None if cache is None else Path(cache))
+    return Run(run, images, execution, vectors, scores)
 
 
 def _read(labels: Labels, format: str | None, unlisted: str | None) -> LabelTable:

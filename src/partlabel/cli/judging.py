@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 import typer
 
 from partlabel.base.errors import InputError, count
-from partlabel.cli.options import FeatureIds, Features
+from partlabel.cli.options import FeatureIds, Features, Teachers
 
 if TYPE_CHECKING:
     from partlabel.metrics import Evaluation
@@ -78,6 +78,7 @@ def evaluate(
     images: Images = None,
     features: Features = None,
     feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     reserved: Reserved = False,
     estimates: Estimates = False,
     split: Annotated[Optional[str], typer.Option(help="Measure on this split only.")] = None,  # noqa: UP045
@@ -115,6 +116,7 @@ def evaluate(
         unlisted=unlisted,
         features=features,
         feature_ids=feature_ids,
+        teachers=teachers or (),
         cache=cache,
     )
     show_evaluation(result)
@@ -151,6 +153,7 @@ def predict(
     ] = None,
     features: Features = None,
     feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     threshold: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
@@ -172,7 +175,12 @@ def predict(
 
     _check_free(out, overwrite)
     table = api.predict(
-        run, images or None, features=features, feature_ids=feature_ids, threshold=threshold
+        run,
+        images or None,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers or (),
+        threshold=threshold,
     )
     write_labels(table, out, to)
     say(f"wrote {out}: {describe(table)}")

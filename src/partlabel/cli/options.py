@@ -29,6 +29,14 @@ FeatureIds = Annotated[
         "the file of the features.",
     ),
 ]
+Teachers = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--teacher",
+        help="A table with scores of another model (image, class, score or logit), used as "
+        "evidence and never as labels; may be repeated.",
+    ),
+]
 
 FLAGS = {"options": "--set", "head_options": "--head-set"}  # that differ from the field's name
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from partlabel.base.errors import InputError, count
-from partlabel.cli.options import FeatureIds, Features, parameters_of, values_of
+from partlabel.cli.options import FeatureIds, Features, Teachers, parameters_of, values_of
 from partlabel.training.settings import Execution, Settings
 
 Config = Annotated[
@@ -59,6 +59,7 @@ def train(
     ] = None,
     features: Features = None,
     feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     config: Config = None,
     resume: Resume = False,
     format: Format = None,
@@ -88,6 +89,7 @@ def train(
         out,
         features=features,
         feature_ids=feature_ids,
+        teachers=teachers or (),
         resume=resume,
         config=config,
         format=format,

@@ -18,7 +18,8 @@ from partlabel.learning.methods import METHODS
 from partlabel.metrics import Evaluation, evaluate, top_recall
 from partlabel.models import Classifier
 from partlabel.models.prediction import InputSource, collect_scores, predict
-from partlabel.training.embedded import inputs_of
+from partlabel.training.embedded import inputs_of, with_evidence
+from partlabel.training.inputs import make_inputs
 from partlabel.training.run import Run
 from partlabel.training.selection import by_humans
 
@@ -177,8 +178,14 @@ def label_files(
     if not paths:
         raise InputError("there are no images to predict")
     table, settings = _blank_table(run, list(paths)), run.settings
-    pictures = Pictures(list(table.ids), list(paths.values()), settings.size, settings.seed)
-    scored = _score(run, run.classifier(), table, pictures, [])
+    model, files, broken = run.classifier(), list(paths.values()), list[str]()
+    inputs: InputSource
+    if run.record.teachers:
+        maps = make_inputs(model, table, files, settings, run.execution, broken.append)
+        inputs = with_evidence(run, table, maps)
+    else:
+        inputs = Pictures(list(table.ids), files, settings.size, settings.seed)
+    scored = _score(run, model, table, inputs, broken)
     return _labelled(run, scored, threshold), scored.broken
 
 

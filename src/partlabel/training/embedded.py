@@ -1,18 +1,20 @@
 """Training and scoring on features that are given, instead of on images."""
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, PartlabelWarning, count
 from partlabel.labels import LabelTable
+from partlabel.learning.teachers import TeacherScores
 from partlabel.models import Classifier, Reduction
 from partlabel.models.features.embeddings import Embeddings
+from partlabel.models.features.evidence_inputs import EvidenceInputs
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.models.prediction import InputSource
 from partlabel.training.inputs import make_inputs
@@ -79,18 +81,45 @@ def inputs_of(
     *,
     on_broken: Callable[[str], object] = lambda message: None,
     keep_maps: bool = False,
+    evidence: bool = True,
 ) -> InputSource:
     """The inputs of a trained model for the images of a table: features, or image files.
 
     Args:
         images: the folder of the images; None for the run's own.
         on_broken, keep_maps: as in :func:`inputs.make_inputs`.
+        evidence: whether to add the scores of the run's teachers.
     """
+    inputs: InputSource
     if run.features is not None:
-        embeddings = embedded_inputs(model, table, run.features)
-        run.features.check(embeddings.rows[np.argsort(embeddings.rows)])
-        return embeddings
-    paths = locate_all(table, run.images if images is None else images)
-    return make_inputs(
-        model, table, paths, run.settings, run.execution, on_broken, keep_maps=keep_maps
-    )
+        inputs = embedded_inputs(model, table, run.features)
+    else:
+        paths = locate_all(table, run.images if images is None else images)
+        inputs = make_inputs(
+            model, table, paths, run.settings, run.execution, on_broken, keep_maps=keep_maps
+        )
+    return with_evidence(run, table, inputs) if evidence else inputs
+
+
+def with_evidence(run: Run, table: LabelTable, inputs: InputSource) -> InputSource:
+    """Inputs with the scores of the run's teachers, where there are any for these images."""
+    if not run.record.teachers:
+        return inputs
+    scores = TeacherScores(run.teachers, table)
+    if (scores.covered() < len(table)).any():
+        warnings.warn(
+            f"{describe_evidence(scores, len(table))}. The others are scored without; name files "
+            "with their scores with --teacher",
+            PartlabelWarning,
+            stacklevel=3,
+        )
+    return EvidenceInputs(inputs, scores)
+
+
+def describe_evidence(scores: TeacherScores, images: int) -> str:
+    """For how many images there are scores of each teacher."""
+    parts = [
+        f"{teacher.path.name} has scores of {number:,} of {count(images, 'image')}"
+        for teacher, number in zip(scores.teachers, scores.covered().tolist(), strict=True)
+    ]
+    return f"teachers: {'; '.join(parts)}"

@@ -10,6 +10,7 @@ best.safetensors     the weights that were kept
 stages/              the weights that each stage but the last ended with
 inputs/              copies of the files that settings of the method name
 memory/, diary/      labels that the method gave to unknown cells
+teachers/            the scores of teachers for the classes of the run
 log.csv              one line per epoch
 
 A run can be moved. Images and features are looked for where they were relative to the run, then at
@@ -21,17 +22,20 @@ import hashlib
 import io
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from partlabel.base.errors import FileError
+from partlabel.base.errors import FileError, count
 from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable
 from partlabel.learning.extensions import Artifacts, HasArtifacts
 from partlabel.learning.methods import METHODS, Method, Task
+from partlabel.learning.teachers import Teacher, read_teacher
 from partlabel.models import Classifier
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.arguments import write_config
@@ -103,6 +107,14 @@ class FeaturesRecord(BaseModel):
         return features
 
 
+class TeacherRecord(BaseModel):
+    """A file of scores that a run was trained with. The run keeps a copy of the scores."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    digest: str
+
+
 class Record(BaseModel):
     """The content of ``run.json``."""
 
@@ -111,6 +123,7 @@ class Record(BaseModel):
     settings: Settings
     images: Location | None  # None for a run on features without images
     features: FeaturesRecord | None = None
+    teachers: list[TeacherRecord] = []
     classes: list[str]
     side: list[str] | None = None
     labels: str  # a hash of the labels
@@ -133,6 +146,7 @@ class Run:
         images: the folder of the images, if it is not where the run remembers it.
         execution: cache, workers: what changes speed, not results.
         features: a file of features to use instead of those that the run was trained on.
+        teachers: scores of teachers to use instead of those that the run was trained with.
     """
 
     def __init__(
@@ -141,11 +155,12 @@ class Run:
         images: str | os.PathLike[str] | None = None,
         execution: Execution | None = None,
         features: VectorFile | None = None,
+        teachers: Sequence[Teacher] = (),
     ) -> None:
         self.folder = Path(folder)
         self.execution = execution or Execution()
         self._images = None if images is None else Path(images)
-        self._features = features
+        self._features, self.given_teachers = features, list(teachers)
 
     def __repr__(self) -> str:
         if not self.exists():
@@ -270,6 +285,35 @@ class Run:
         return features
 
     @cached_property
+    def teachers(self) -> list[Teacher]:
+        """The scores of the run's teachers for its classes: those that were given, or its own."""
+        record = self.record
+        if not self.given_teachers:
+            return [
+                replace(read_teacher(self._file(str(self._teacher_file(n)))), path=Path(one.name))
+                for n, one in enumerate(record.teachers)
+            ]
+        if len(self.given_teachers) != len(record.teachers):
+            names = ", ".join(teacher.name for teacher in record.teachers) or "none"
+            raise FileError(
+                self.folder,
+                f"was trained with {count(len(record.teachers), 'teacher')} ({names}); give as "
+                "many --teacher files, in this order",
+            )
+        return [teacher.for_classes(record.classes) for teacher in self.given_teachers]
+
+    def keep_teachers(self, teachers: Sequence[Teacher]) -> None:
+        """Write a copy of the scores of teachers."""
+        for number, teacher in enumerate(teachers):
+            path = self.folder / self._teacher_file(number)
+            path.parent.mkdir(exist_ok=True)
+            teacher.write(path)
+
+    @staticmethod
+    def _teacher_file(number: int) -> Path:
+        return Path("teachers") / f"{number + 1}.parquet"
+
+    @cached_property
     def selection(self) -> Selection:
         """Which images and classes the run was trained, validated and tested on."""
         record, file = self.record, self._file("labels.arrow")
@@ -326,6 +370,7 @@ class Run:
             record.classes,
             pretrained=pretrained,
             features=None if record.features is None else record.features.dimension,
+            teachers=len(record.teachers),
         )
 
     def keep_inputs(self, settings: Settings) -> None:

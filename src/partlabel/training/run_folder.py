@@ -58,3 +58,5 @@ def _check_same(folder: Path, before: Record, now: Record) -> None:
     digests = [None if r.features is None else r.features.digest for r in (before, now)]
     if digests[0] != digests[1]:
         raise InputError(f"{folder}: was started with other features")
+    if [one.digest for one in before.teachers] != [one.digest for one in now.teachers]:
+        raise InputError(f"{folder}: was started with other teachers")

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,21 @@ from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels
 from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
+from partlabel.learning.teachers import TeacherScores, read_teacher, refuse_overlap
 from partlabel.metrics.calibration import balanced_thresholds
 from partlabel.models import Backbone, Classifier, Reduction
+from partlabel.models.features.evidence_inputs import EvidenceInputs
+from partlabel.models.heads import WithEvidence
 from partlabel.models.prediction import InputSource, collect_scores
 from partlabel.training.arguments import make_settings, read_config
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, save_state
-from partlabel.training.embedded import embedded_inputs, for_features, open_vectors
+from partlabel.training.embedded import (
+    describe_evidence,
+    embedded_inputs,
+    for_features,
+    open_vectors,
+)
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
@@ -36,6 +44,7 @@ from partlabel.training.run import (
     Location,
     Record,
     Run,
+    TeacherRecord,
     file_hash,
     make_task,
 )
@@ -60,6 +69,7 @@ def train(
     *,
     features: str | os.PathLike[str] | None = None,
     feature_ids: str | os.PathLike[str] | None = None,
+    teachers: Sequence[str | os.PathLike[str]] = (),
     resume: bool = False,
     config: str | os.PathLike[str] | None = None,
     format: str | None = None,
@@ -75,6 +85,8 @@ def train(
         features: a file with a vector per image, to train on instead of images: .npy, .npz,
             .safetensors, .parquet or .arrow.
         feature_ids: a file with the id of each vector, if they are not in the file itself.
+        teachers: files with scores of other models for images and classes. They are evidence, and
+            never labels: each class learns how much weight they deserve.
         resume: continue a run that was stopped; a finished one is returned as it is.
         config: a YAML file with settings; those given here win.
         format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
@@ -97,6 +109,8 @@ def train(
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
     selection = select(table, chosen)
+    evidence = [read_teacher(Path(path)).for_classes(selection.classes) for path in teachers]
+    refuse_overlap(evidence)
     files = None if images is None else ImageFiles(images)
     paths: dict[int, Path] = {}
     if vectors is not None:
@@ -105,11 +119,12 @@ def train(
         paths = find_files(selection.table, files, selection.used, strict=execution.strict)
     else:
         raise InputError("name the folder of the images with --images, or a file with --features")
-    run = Run(out, images, execution, vectors)
+    run = Run(out, images, execution, vectors, evidence)
     record = Record(
         settings=chosen,
         images=None if files is None else Location.of(files.folder, run.folder),
         features=None if vectors is None else FeaturesRecord.of(vectors, run.folder),
+        teachers=[TeacherRecord(name=one.path.name, digest=one.digest) for one in evidence],
         classes=selection.classes,
         side=selection.side,
         labels=_digest(table),
@@ -136,6 +151,7 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
     else:
         selection.labels.save(run.folder / "labels.arrow")
         selection.save(run.folder / "split.safetensors")
+        run.keep_teachers(run.given_teachers)
         labels_hash = file_hash(run.folder / "labels.arrow")
     record = record.model_copy(update={"labels_file": labels_hash})
     run.write(record)
@@ -191,16 +207,21 @@ def _fit(
             on_note=monitor.note,
             on_maps=keep,
         )
+    truth = by_humans(table)
+    if record.teachers:
+        evidence = TeacherScores(run.teachers, table)
+        _standardise(model, evidence, table.subset(np.arange(train_images)))
+        monitor.note(describe_evidence(evidence, len(rows)))
+        inputs = EvidenceInputs(inputs, evidence)
     for message in broken:
         monitor.warn(f"left out: {message}")
-    truth = by_humans(table)
     examples = (
         Examples(table, inputs, np.arange(train_images)),
         Examples(truth, inputs, np.arange(train_images, len(rows))),
     )
     members = [
         Trainer(*member, *examples, own.settings, home.checkpoint, monitor.member(home))
-        for member, own, home in _other_members(run, record, method)
+        for member, own, home in _other_members(run, record, method, model)
     ]
     trainer = Trainer(model, method, *examples, settings, run.checkpoint, monitor, members, workers)
     progress = trainer.fit()
@@ -221,6 +242,14 @@ def _fit(
     run.write(record.model_copy(update=outcome))
 
 
+def _standardise(model: Classifier, scores: TeacherScores, training: LabelTable) -> None:
+    """Set the scale of the scores of teachers, as they are on the training images."""
+    if isinstance(model.head, WithEvidence):
+        mean, deviation = scores.statistics(np.arange(len(training)))
+        known = int(np.count_nonzero(training.cells.values))
+        model.head.standardise(torch.from_numpy(mean), torch.from_numpy(deviation), known)
+
+
 def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> None:
     """Say so if later stages, or pseudo-labels, came after the epoch that is kept."""
     kept, hint = progress.best_epoch + 1, "--keep last keeps the last epoch"
@@ -239,7 +268,7 @@ def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> No
 
 
 def _other_members(
-    run: Run, record: Record, leader: Method
+    run: Run, record: Record, leader: Method, first: Classifier
 ) -> Iterator[tuple[tuple[Classifier, Method], Record, Run]]:
     """The members of an ensemble beside the first, each with its own folder in the run's."""
     if not isinstance(leader, HasMembers):
@@ -249,8 +278,16 @@ def _other_members(
         settings = record.settings.model_copy(update={"seed": seed})
         torch.manual_seed(key(seed, "init"))
         features = None if record.features is None else record.features.dimension
-        model, method = build(settings, record.classes, pretrained=True, features=features)
+        model, method = build(
+            settings,
+            record.classes,
+            pretrained=True,
+            features=features,
+            teachers=len(record.teachers),
+        )
         assert isinstance(method, HasMembers)
+        if isinstance(model.head, WithEvidence) and isinstance(first.head, WithEvidence):
+            model.head.standardise(first.head.mean, first.head.deviation, int(first.head.labels))
         method.follow(leader)
         home = Run(run.folder / "members" / str(number))
         home.folder.mkdir(parents=True, exist_ok=True)

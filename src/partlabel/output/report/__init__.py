@@ -35,6 +35,7 @@ from partlabel.output.report.sample import Sample, take_sample
 from partlabel.output.report.sample_images import example_images
 from partlabel.output.report.section import Section
 from partlabel.output.report.suspects import suspect_tiles
+from partlabel.output.report.teacher_gains import teacher_gains
 from partlabel.output.report.unknown_labels import all_scores, unknown_label_sections
 from partlabel.training.run import Run
 
@@ -105,6 +106,7 @@ def _after_classes(
         *treated_as_present(sample, artifacts.diary),
         *label_links(sample, artifacts.label_graph),
         *own_estimates(sample),
+        *teacher_gains(sample),
         *landscapes(surveyed),
     ]
 

@@ -99,7 +99,7 @@ def apply_to_maps(
     run: Run, model: Classifier, table: LabelTable, function: Callable[[Tensor], Tensor]
 ) -> Predictions:
     """Rows [b] of a table, and ``function`` of their feature maps [b, D, H, W]."""
-    inputs = inputs_of(run, model, table, keep_maps=True)
+    inputs = inputs_of(run, model, table, keep_maps=True, evidence=False)
     return predict(
         model,
         inputs,

@@ -1,4 +1,4 @@
-"""What a teacher adds: a model trained on COCO gives scores for VOC, of which 10% of labels are known.
+"""What a teacher adds: a model trained on COCO scores VOC, of which 10% of the labels are known.
 
     partlabel embed coco/images -o coco.npz
     partlabel embed voc/images -o voc.npz
@@ -95,7 +95,7 @@ def main() -> None:
         f"mAP of {int((~is_shared).sum())} others", "mAP",
     ]  # fmt: skip
     print(machine())
-    print(markdown(Sheet("", header, rows)))
+    print(markdown(Sheet(header, rows)))
 
 
 if __name__ == "__main__":

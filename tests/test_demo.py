@@ -25,7 +25,7 @@ def test_demo(
     assert f"Open {folder}/run-em-apl/report.html in a browser" in text.replace("\n", "")
     for command in ("inspect", "merge", "train", "complete", "simulate", "evaluate", "report"):
         assert f"     partlabel {command} " in text
-    assert "epoch 1 " in (folder / "training.log").read_text()
+    assert "epoch 1/" in (folder / "training.log").read_text()
     for name in ("completed.png", "run-em-apl/report.html", "completed.csv"):
         assert (folder / name).stat().st_size > 1000
     teams = read_labels(folder / "team-a.csv").with_splits(None)

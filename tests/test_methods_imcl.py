@@ -275,7 +275,7 @@ def test_contradictory_settings_are_errors(options: Any, message: str) -> None:
 def test_a_scale_without_side_information_is_an_error() -> None:
     with pytest.raises(InputError, match="a would have no effect without --side"):
         InteractiveLearning(a=3.0).prepare(task())
-    with pytest.raises(InputError, match="it has on imcl"):
+    with pytest.raises(InputError, match="only imcl can use it"):
         make_settings(method="bce", side="c*")
 
 

@@ -1,16 +1,22 @@
 """Runs on disk: the split is stored, runs can be moved, and only results must stay the same."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import timm
+import torch
 import yaml
+from safetensors.torch import save_file
 
 import partlabel
 from partlabel import LabelTable, read_labels, train
@@ -19,8 +25,8 @@ from partlabel.base.errors import FileError, InputError
 from partlabel.base.locks import locked
 from partlabel.cli import main
 from partlabel.judging.scoring import score
-from partlabel.training import selection
-from partlabel.training.arguments import make_settings, read_config, write_config
+from partlabel.training import trainer
+from partlabel.training.arguments import make_settings, override, read_config, write_config
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.run import Run, file_hash
 from partlabel.training.selection import select
@@ -52,7 +58,7 @@ def test_the_split_is_stored_and_not_decided_again(
     def other_split(*_: Any) -> None:
         raise AssertionError("the split must be read from the run")
 
-    monkeypatch.setattr(selection, "select", other_split)
+    monkeypatch.setattr("partlabel.training.train.select", other_split)
     stored = Run(run.folder).selection
     assert stored.same_images(expected)
     assert len(stored.reserved)
@@ -61,17 +67,14 @@ def test_the_split_is_stored_and_not_decided_again(
 
 
 def test_a_split_that_does_not_fit_is_refused(run: Run) -> None:
-    record = json.loads((run.folder / "run.json").read_text())
-    del record["checksum"]  # without it, the content is not compared
-    changed = record | {"train_rows": record["train_rows"] + 1}
-    (run.folder / "run.json").write_text(json.dumps(changed))
+    record = run.record
+    run.write(record.model_copy(update={"train_rows": record.train_rows + 1}))
     with pytest.raises(FileError, match=r"split\.safetensors: does not fit"):
         _ = Run(run.folder).selection
-    (run.folder / "run.json").write_text(json.dumps(record))
-    blank = np.zeros((1, len(record["classes"])), dtype=np.int8)
-    LabelTable(["a"], record["classes"], blank).save(run.folder / "labels.arrow")
-    changed = record | {"labels_file": file_hash(run.folder / "labels.arrow")}
-    (run.folder / "run.json").write_text(json.dumps(changed))
+    blank = np.zeros((1, len(record.classes)), dtype=np.int8)
+    LabelTable(["a"], record.classes, blank).save(run.folder / "labels.arrow")
+    digest = file_hash(run.folder / "labels.arrow")
+    run.write(record.model_copy(update={"labels_file": digest}))
     with pytest.raises(FileError, match="does not fit the labels"):
         _ = Run(run.folder).selection
 
@@ -170,13 +173,9 @@ def test_images_that_moved_can_be_named(
         assert main([*call, "--images", str(tmp_path / "new")]) == 0
 
 
-def test_a_stopped_run_goes_on_with_other_means(
-    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other workers, another cache, another image folder: the result is the same."""
-    from partlabel.training import trainer
-
-    whole = train(scene / "partial.csv", scene / "images", tmp_path / "whole", **TINY)
+@contextmanager
+def stopped_after_an_epoch() -> Iterator[None]:
+    """Trainings in this block end after their first epoch, as if they were killed."""
     original = trainer.Trainer._save
 
     def save_and_stop(self: trainer.Trainer, *, force: bool = False) -> None:
@@ -184,10 +183,18 @@ def test_a_stopped_run_goes_on_with_other_means(
         if self.progress.epoch == 1:
             raise KeyError("stop")
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer.Trainer, "_save", save_and_stop)
-        with pytest.raises(KeyError, match="stop"):
-            train(scene / "partial.csv", scene / "images", tmp_path / "cut", **TINY)
+        with suppress(KeyError):
+            yield
+            raise AssertionError("the training was not stopped")
+
+
+def test_a_stopped_run_goes_on_with_other_means(scene: Path, tmp_path: Path) -> None:
+    """Other workers, another cache, another image folder: the result is the same."""
+    whole = train(scene / "partial.csv", scene / "images", tmp_path / "whole", **TINY)
+    with stopped_after_an_epoch():
+        train(scene / "partial.csv", scene / "images", tmp_path / "cut", **TINY)
     shutil.copytree(scene / "images", tmp_path / "copy")
     means: dict[str, Any] = {"workers": 1, "cache": tmp_path / "other-cache"}
     cut = train(
@@ -199,6 +206,63 @@ def test_a_stopped_run_goes_on_with_other_means(
         train(
             scene / "partial.csv", tmp_path / "copy", cut.folder, resume=True, **TINY | {"lr": 0.5}
         )
+
+
+def test_a_stopped_run_goes_on_with_the_split_that_it_stored(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if a later version would decide on another one."""
+    with stopped_after_an_epoch():
+        train(scene / "partial.csv", scene / "images", tmp_path / "run", **TINY)
+    stored = Run(tmp_path / "run").selection
+
+    def other_split(*_: Any) -> None:
+        raise AssertionError("the split must be read from the run")
+
+    monkeypatch.setattr("partlabel.training.train.select", other_split)
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", resume=True, **TINY)
+    assert run.finished
+    assert Run(run.folder).selection.same_images(stored)
+
+
+@pytest.mark.parametrize("frozen", ["all", "lower"])
+def test_a_weights_file_that_changes_cannot_mix_into_a_run(
+    frozen: str, scene: Path, tmp_path: Path
+) -> None:
+    """What is frozen is kept by the run; the file is only read if more of it is needed."""
+    weights = tmp_path / "weights.safetensors"
+    settings = {**TINY, "weights": str(weights), "frozen": frozen}
+    write_weights(weights, seed=1)
+    whole = train(scene / "partial.csv", scene / "images", tmp_path / "whole", **settings)
+    with stopped_after_an_epoch():
+        train(scene / "partial.csv", scene / "images", tmp_path / "cut", **settings)
+    write_weights(weights, seed=2)
+    if frozen == "lower":
+        with pytest.raises(FileError, match=r"weights\.safetensors: has changed since"):
+            train(
+                scene / "partial.csv", scene / "images", tmp_path / "cut", resume=True, **settings
+            )
+        return
+    cut = train(scene / "partial.csv", scene / "images", tmp_path / "cut", resume=True, **settings)
+    assert same(*(load_state(one.folder / "best.safetensors") for one in (whole, cut)))
+    assert cut.record.best_val_mAP == whole.record.best_val_mAP
+
+
+def write_weights(path: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    save_file(timm.create_model(TINY["backbone"]).state_dict(), path)
+
+
+def test_a_folder_is_not_spoiled_by_a_start_that_fails(scene: Path, tmp_path: Path) -> None:
+    """A wrong file of settings can be corrected and used with the same call."""
+    classes, graph = list(read_labels(scene / "partial.csv").classes), tmp_path / "graph.csv"
+    graph.write_text("class,linked,weight\nno such class,another,0.5\n")
+    call = {**TINY, "method": "imcl", "options": {"graph": str(graph)}, "batch": 8}
+    with pytest.raises(InputError, match="no such class"):
+        train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    graph.write_text(f"class,linked,weight\n{classes[0]},{classes[1]},0.5\n")
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    assert run.finished
 
 
 def test_files_that_settings_name_are_kept(scene: Path, tmp_path: Path) -> None:
@@ -253,7 +317,7 @@ def test_written_settings_are_read_again(arguments: dict[str, Any], tmp_path: Pa
         ("epoch: 3", "did you mean 'epochs'"),
         ("- epochs", "holds no settings"),
         ("{", "not a YAML file"),
-        ("workers: 3", "there is no setting 'workers'"),
+        ("workrs: 3", "did you mean 'workers'"),
     ],
 )
 def test_bad_config_files_are_named(text: str, message: str, tmp_path: Path) -> None:
@@ -277,12 +341,52 @@ def test_a_config_file_with_dashes(tmp_path: Path) -> None:
         ({"val": 0.3, "val_split": "x"}, "--val has no effect with --val-split"),
         ({"reduce": 3}, "--reduce has no effect without --frozen"),
         ({"view_bank": 3}, "--view-bank has no effect without --frozen"),
-        ({"side": ["x"]}, "--side has no effect on this method; it has on imcl"),
+        ({"side": ["x"]}, "--side has no effect: only imcl can use it"),
     ],
 )
 def test_settings_without_effect_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_settings(method="bce", **arguments)
+
+
+def test_options_override_a_config_file_one_by_one() -> None:
+    """Settings of the method that are not named stay; what becomes idle is left out."""
+    config = {"method": "imcl", "options": {"k": 3, "lambda_y": 0.5}, "val": 0.2, "batch": 16}
+    assert override(config, {"options": {"k": 4}})["options"] == {"k": 4, "lambda_y": 0.5}
+    assert override(config, {"method": "bce"})["options"] == {}
+    assert "val" not in override(config, {"val_split": "v"})
+    assert "batch" not in override(config, {"optimizer": "lbfgs"})
+    solved = {"method": "bce", "optimizer": "lbfgs", "lr": 1.0}
+    assert override(solved, {"optimizer": "adam"}) == {"method": "bce", "optimizer": "adam"}
+    with pytest.raises(InputError, match="--batch has no effect"):
+        make_settings(**override(config, {"method": "bce", "optimizer": "lbfgs", "batch": 8}))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"method": None},
+        {"method": 3},
+        {"method": "bce", "schedule": 3},
+        {"method": "em", "options": "alpha=1"},
+        {"method": "em", "options": ["a"]},
+        {"method": "bce", "lr": math.inf},
+    ],
+)
+def test_values_of_a_wrong_type_are_named(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"method|schedule|options|lr"):
+        make_settings(**arguments)
+
+
+def test_an_explicit_share_wins_over_the_split_holdout(scene: Path) -> None:
+    table = read_labels(scene / "partial.csv")
+    splits = ["holdout" if i < 10 else "train" for i in range(len(table))]
+    table = table.with_splits(splits)
+    holdout = select(table, make_settings(method="bce"))
+    assert len(holdout.val) + len(holdout.reserved) == 10
+    assert not len(select(table, make_settings(method="bce", val=0)).val)
+    rest = table.split("train")  # whose names still include the other split
+    assert len(select(rest, make_settings(method="bce", val=0)).train) == len(rest)
 
 
 def test_settings_and_execution_share_no_name() -> None:
@@ -292,6 +396,7 @@ def test_settings_and_execution_share_no_name() -> None:
 def test_python_has_the_commands(run: Run, scene: Path, tmp_path: Path) -> None:
     """The functions of the package, on the folder of a run or on the run itself."""
     for one in (run, run.folder):
+        assert partlabel.load(one).classes == run.record.classes
         reserved = partlabel.evaluate(one, reserved=True)
         assert reserved.classes == run.record.classes
         table = partlabel.predict(one, scene / "images", threshold=0.5)

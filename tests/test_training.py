@@ -330,7 +330,12 @@ def test_a_loss_that_is_not_finite_stops_the_training_and_names_images(
 )
 def test_bad_settings(change: dict[str, Any], message: str, scene: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        train(scene / "labels.csv", scene / "images", tmp_path / "r", **{**TINY, **change})
+        train(
+            scene / "labels.csv",
+            scene / "images",
+            tmp_path / "r",
+            **{"method": "bce", **TINY, **change},
+        )
     assert not (tmp_path / "r").exists()
 
 
@@ -356,8 +361,8 @@ def test_bad_runs(tmp_path: Path) -> None:
         ("[]", "damaged"),
         ('{"version": 99}', "this run has version 99"),
         ('{"version": 3}', "this run has version 3"),
-        ('{"version": 4, "more": 1}', "damaged"),
-        ('{"version": 4, "settings": null}', "damaged"),
+        ('{"version": 5, "more": 1}', "damaged"),
+        ('{"version": 5, "settings": null}', "damaged"),
     ]:
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(InputError, match=message):

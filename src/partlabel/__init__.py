@@ -83,6 +83,11 @@ _MODULES = {
 sys.meta_path.insert(0, AliasFinder({f"partlabel.{name}": at for name, at in _MODULES.items()}))
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion in notebooks."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
     if name in _ATTRIBUTES:

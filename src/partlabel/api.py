@@ -104,9 +104,14 @@ def evaluate(
         cache: folder of cached features.
     """
     if reserved == (labels is not None):
-        raise InputError("name a label file to measure on, or --reserved")
-    if reserved and (split is not None or estimates):
-        raise InputError("--split and --estimates have no effect with --reserved")
+        raise InputError("name a label file to measure on, or --reserved (reserved=True)")
+    if reserved and (split is not None or estimates or format or unlisted):
+        raise InputError(
+            "--split, --estimates, --format and --unlisted have no effect with --reserved"
+        )
+    if estimates and (images is not None or cache is not None):
+        raise InputError("--images and --cache have no effect with --estimates")
+    _check_threshold(threshold)
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
     opened = _open(run, images if reserved else None, cache, features, feature_ids, teachers)
@@ -149,6 +154,7 @@ def predict(
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
     """
+    _check_threshold(threshold)
     if (images is None) == (features is None):
         raise InputError("name images, or a file with --features")
     opened = _open(run, None, None, features, feature_ids, teachers)
@@ -272,6 +278,11 @@ def bench(
     return run_spec(compared, folder, jobs, cache)
 
 
+def _check_threshold(threshold: float | None) -> None:
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise InputError(f"threshold {threshold:g}: must be from 0 to 1, such as 0.5 for 50%")
+
+
 def _open(
     run: Run | PathLike,
     images: PathLike | None = None,
@@ -289,7 +300,7 @@ def _open(
         execution = run.execution
         if cache is not None:
             execution = execution.model_copy(update={"cache": Path(cache)})
-        return Run(run.folder, images, execution, vectors, scores)
+        return run.using(images, execution, vectors, scores)
     execution = Execution(cache=None if cache is None else Path(cache))
     return Run(run, images, execution, vectors, scores)
 

@@ -143,7 +143,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_group(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Files that belong together: write each to the path in its place, then all are replaced.
+    """Yield a temporary path for each file. When the block ends, all files are replaced together.
 
     All new files are complete before the first old one is touched. If the process is killed while
     they are being replaced, files after the first may be missing, but none is older than the first.

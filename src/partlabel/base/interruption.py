@@ -24,11 +24,12 @@ class _Note:
 def interruptible() -> Iterator[Callable[[], int]]:
     """Yield a function that gives the number of the signal that was received, 0 for none.
 
-    Within another such block this one takes over, and passes what it received to the other.
+    Blocks can be nested: the inner block notes the signal and reports it to the outer one. A signal
+    that is ignored stays ignored, as with ``nohup``.
     """
     note = _Note()
     try:
-        before = {number: signal.signal(number, note) for number in STOPPING}
+        before = {number: signal.signal(number, note) for number in STOPPING if _is_heard(number)}
     except ValueError:  # not in the main thread, where no signals arrive
         yield lambda: 0
         return
@@ -37,6 +38,11 @@ def interruptible() -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        outer = before[STOPPING[0]]
-        if note.received and isinstance(outer, _Note):
-            outer.received = note.received
+        for outer in before.values():
+            if note.received and isinstance(outer, _Note):
+                outer.received = note.received
+
+
+def _is_heard(number: int) -> bool:
+    """Whether Python handles a signal: it is not ignored, and not handled by another library."""
+    return signal.getsignal(number) not in (signal.SIG_IGN, None)

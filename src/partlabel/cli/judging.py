@@ -36,6 +36,10 @@ Unlisted = Annotated[
         help="Meaning of a class that the file does not list for an image: absent or unknown."
     ),
 ]
+TruthFormat = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--format", help="Format of --truth. (default: detected from the content)"),
+]
 MinPrecision = Annotated[
     float, typer.Option(help="Share of the filled-in labels that must be correct.")
 ]
@@ -284,7 +288,7 @@ def report(
     features: Features = None,
     feature_ids: FeatureIds = None,
     cache: Cache = None,
-    format: Format = None,
+    format: TruthFormat = None,
     unlisted: Unlisted = None,
 ) -> None:
     """Write RUN/report.html: curves, classes, scores and sample images in one file.

@@ -242,7 +242,7 @@ def simulate(
         terminal.say(display.split_line(inspection.split_summaries(table)))
     if not as_json and inverted:
         terminal.say(f"inverted labels: {inverted:,}")
-    _report_written(out, table, lost, as_json, turned=inverted)
+    _report_written(out, table, lost, as_json, inverted=inverted)
 
 
 Difficulty = Annotated[

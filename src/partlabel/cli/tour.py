@@ -98,8 +98,9 @@ def _complete(folder: Path, merged: LabelTable, truth: LabelTable) -> None:
     say(f"   wrote {folder}/completed.png: sample images with their labels")
     _print_commands(
         "On your own data",
-        "partlabel train merged.csv --images photos/ --method bce --frozen --out run",
-        "partlabel complete run -o completed.csv",
+        f"partlabel train merged.csv --images photos/ --method bce {_options()} --val 0.3 "
+        "--out run",
+        f"partlabel complete run -o completed.csv --min-precision {PRECISION}",
     )
 
 
@@ -135,7 +136,8 @@ def _compare(folder: Path, hidden: LabelTable, truth: LabelTable) -> dict[str, R
     _print_results(results)
     _print_commands(
         "On your own data",
-        "partlabel train tags.csv --images photos/ --method em-apl --frozen --out run",
+        f"partlabel train tags.csv --images photos/ --method em-apl --set alpha=auto {_options()} "
+        "--out run",
         "partlabel evaluate run labels.csv --split test --own-thresholds",
     )
     return runs
@@ -175,6 +177,11 @@ def _train(folder: Path, name: str, labels: LabelTable, **settings: Any) -> Run:
         cache=folder / "cache",
         **{**SETTINGS, **settings},
     )
+
+
+def _options() -> str:
+    """The settings of the demo as options, except for the size of its images."""
+    return f"--frozen --optimizer {SETTINGS['optimizer']} --weight-decay {SETTINGS['weight_decay']}"
 
 
 @contextmanager

@@ -49,7 +49,12 @@ Unfreeze = Annotated[
 
 def train(
     labels: Annotated[Path, typer.Argument(metavar="LABELS", help="A label file.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder of the run, new or empty.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", help="The folder of the run: new or empty, unless --resume is given."
+        ),
+    ],
     images: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -81,8 +86,6 @@ def train(
 
     settings = values_of(Settings, values) | values_of(Execution, values)
     settings |= _frozen_part(frozen, unfreeze)
-    if "method" not in settings and config is None:
-        raise InputError("choose a method with --method, such as bce or em")
     run = train_run(
         labels,
         images,

@@ -185,10 +185,17 @@ class LabelTable:
         """[n] whether each image is in this split."""
         if self.splits is None:
             raise InputError(f"there is no split '{name}': the table has no splits")
+        one_of("split", name, self.split_names)
+        names = self.splits.array.dictionary.to_pylist()
+        return np.asarray(self.splits.array.indices.to_numpy() == names.index(name))
+
+    @property
+    def split_names(self) -> list[str]:
+        """The splits that have images."""
+        if self.splits is None:
+            return []
         codes, names = self.splits.array.indices, self.splits.array.dictionary.to_pylist()
-        used_names = [names[code] for code in codes.unique().to_pylist()]
-        one_of("split", name, [used for used in used_names if used])
-        return np.asarray(codes.to_numpy() == names.index(name))
+        return [names[code] for code in codes.unique().to_pylist() if names[code]]
 
     def with_splits(self, splits: Iterable[str] | None) -> "LabelTable":
         """The same labels with other splits."""

@@ -36,13 +36,18 @@ class Evaluation(Mapping[str, float]):
             is not evaluated), present and absent (number of known labels), predicted (number of
             known labels predicted as present) and evaluated.
         classes: [C] the names of the classes, None if they are not known.
+        thresholds: [C] a class is predicted as present if its score is at least this.
     """
 
     def __init__(
-        self, figures: dict[str, float], per_class: Any, classes: Sequence[str] | None = None
+        self,
+        figures: dict[str, float],
+        per_class: Any,
+        thresholds: NDArray[Any],
+        classes: Sequence[str] | None = None,
     ) -> None:
         self._figures = figures
-        self.per_class = per_class
+        self.per_class, self.thresholds = per_class, thresholds
         self.classes = None if classes is None else list(classes)
 
     def __getitem__(self, name: str) -> float:
@@ -85,24 +90,23 @@ class Evaluation(Mapping[str, float]):
         ranking = f"mAP {percent['mAP']} over {classes}, on known labels only"
         if "top3_recall" in self:
             ranking += f"; recall of the three highest scores per image {percent['top3_recall']}"
-        decisions = [
-            f"{scope}: F1 {percent[f1]}, precision {percent[p]}, recall {percent[r]} "
-            f"({f1}, {p}, {r})"
-            for scope, f1, p, r in (
-                ("mean of the classes", "CF1", "CP", "CR"),
-                ("all labels together", "OF1", "OP", "OR"),
-            )
-        ]
-        exact = f"images with every known label right: {percent['exact_match']}"
-        return "\n".join([ranking, *decisions, exact])
+        limits = np.unique(self.thresholds)
+        where = f"the threshold {limits[0]:g}" if len(limits) == 1 else "one threshold per class"
+        return f"""{ranking}
+at {where}:
+  CF1 {percent["CF1"]} (mean precision {percent["CP"]} and mean recall {percent["CR"]} of classes)
+  OF1 {percent["OF1"]} (precision {percent["OP"]} and recall {percent["OR"]} of all known labels)
+  images with every known label right {percent["exact_match"]}"""
 
     def plus(self, **figures: float) -> "Evaluation":
         """A copy with additional metrics, which come before the others."""
-        return Evaluation({**figures, **self._figures}, self.per_class, self.classes)
+        return Evaluation(
+            {**figures, **self._figures}, self.per_class, self.thresholds, self.classes
+        )
 
     def named(self, classes: Sequence[str]) -> "Evaluation":
         """A copy that knows the names of the classes."""
-        return Evaluation(self._figures, self.per_class, classes)
+        return Evaluation(self._figures, self.per_class, self.thresholds, classes)
 
 
 def _percent(share: float) -> str:
@@ -150,7 +154,7 @@ def evaluate(
                 score_rows[j], is_present[j], is_absent[j]
             )
     exact = 1 - wrong[known].mean() if known.any() else np.nan
-    return _summary(average_precisions, hits, predicted, present, absent, float(exact))
+    return _summary(average_precisions, hits, predicted, present, absent, limits, float(exact))
 
 
 def average_precision(scores: ArrayLike, labels: ArrayLike) -> float:
@@ -280,9 +284,10 @@ def _summary(
     predicted: NDArray[np.int64],
     present: NDArray[np.int64],
     absent: NDArray[np.int64],
+    limits: NDArray[Any],
     exact: float,
 ) -> Evaluation:
-    """Aggregate the counts of each class [C]."""
+    """Aggregate the counts of each class [C], decided at these thresholds [C]."""
     evaluated = (present > 0) & (absent > 0)
     precision = np.where(evaluated, _ratio(hits, predicted), np.nan)
     recall = np.where(evaluated, _ratio(hits, present), np.nan)
@@ -321,7 +326,7 @@ def _summary(
         "evaluated": evaluated,
     }
     dtype = [(name, field.dtype) for name, field in fields.items()]
-    return Evaluation(figures, np.rec.fromarrays(list(fields.values()), dtype=dtype))
+    return Evaluation(figures, np.rec.fromarrays(list(fields.values()), dtype=dtype), limits)
 
 
 def _ratio(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:

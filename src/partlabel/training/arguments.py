@@ -15,7 +15,7 @@ from partlabel.learning.extensions import UsesSide
 from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
 from partlabel.models.heads import HEADS
 from partlabel.training.schedule import SCHEDULES
-from partlabel.training.settings import NO_BACKBONE, Settings
+from partlabel.training.settings import NO_BACKBONE, Execution, Settings
 
 
 def make_settings(**arguments: Any) -> Settings:
@@ -25,7 +25,10 @@ def make_settings(**arguments: Any) -> Settings:
     """
     for name in arguments:
         one_of("setting", name, Settings.model_fields)
-    kind = METHODS[one_of("method", arguments.get("method", "bce"), METHODS)]
+    _check_types(arguments)
+    if arguments.get("method") is None:
+        raise InputError("choose a method with --method (method=...), such as bce or em")
+    kind = METHODS[one_of("method", arguments["method"], METHODS)]
     arguments["options"] = read_options(kind, arguments.get("options") or {})
     head, head_options = arguments.get("head"), arguments.get("head_options") or {}
     arguments["head_options"] = _read_head(kind, head, head_options)
@@ -56,6 +59,39 @@ def make_settings(**arguments: Any) -> Settings:
     return settings
 
 
+def _check_types(arguments: Mapping[str, Any]) -> None:
+    """Raise an error for values of another type than those that are looked at before pydantic."""
+    for name in ("method", "head", "schedule"):
+        if not isinstance(arguments.get(name), str | None):
+            raise InputError(f"{name} = {arguments[name]!r}: must be a name")
+    for name in ("options", "head_options"):
+        if not isinstance(arguments.get(name), Mapping | None):
+            raise InputError(f"{name} = {arguments[name]!r}: must be names with values")
+
+
+def override(config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a configuration file, with others on top.
+
+    Settings of the method, and of the head, are replaced one by one, unless the method or the head
+    is replaced. What has no effect any more is left out.
+
+    >>> override({"optimizer": "sgd", "momentum": 0.8}, {"optimizer": "adam"})
+    {'optimizer': 'adam'}
+    """
+    values = {**config, **settings}
+    for owner, name in (("method", "options"), ("head", "head_options")):
+        if settings.get(owner, config.get(owner)) != config.get(owner):
+            values[name] = settings.get(name) or {}
+        elif isinstance(config.get(name), Mapping) and isinstance(settings.get(name), Mapping):
+            values[name] = {**config[name], **settings[name]}
+    whole = values.get("optimizer") == WHOLE_BATCH
+    idle = [name for name, (_, is_met) in _CONDITIONS.items() if not is_met(values)]
+    idle += _NOT_WITH_LBFGS if whole else ()
+    if values.get("optimizer") != config.get("optimizer"):
+        idle.append("lr")  # a learning rate suits one optimiser
+    return {name: value for name, value in values.items() if name in settings or name not in idle}
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """The settings in a YAML file, such as the ``config.yaml`` of a run."""
     try:
@@ -70,7 +106,7 @@ def read_config(path: Path) -> dict[str, Any]:
     for name in settings:
         if name not in Settings.model_fields:
             try:
-                one_of("setting", name, Settings.model_fields)
+                one_of("setting", name, [*Settings.model_fields, *Execution.model_fields])
             except InputError as error:
                 raise FileError(path, str(error)) from None
     return settings
@@ -78,14 +114,33 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def write_config(settings: Settings) -> str:
     """A YAML file that :func:`read_config` turns into the same settings."""
-    general = settings.model_dump(mode="json", exclude_none=True)
-    values = {name: value for name, value in general.items() if _belongs(name, settings)}
+    values = effective(settings)
+    options = {name: _absolute(value) for name, value in settings.options.items()}
+    values |= {"options": options} if options else {}
+    if settings.backbone != NO_BACKBONE:
+        values["weights"] = _absolute(settings.weights)
     source = "--features FILE" if settings.backbone == NO_BACKBONE else "--images IMAGES"
     return (
         "# The settings of this run. To repeat it:\n"
         f"#   partlabel train labels.arrow {source} --config config.yaml --out AGAIN\n"
         + yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     )
+
+
+def effective(settings: Settings) -> dict[str, Any]:
+    """The settings that have an effect; None only where it replaces a default of the method."""
+    general, kind = settings.model_dump(mode="json"), METHODS[settings.method]
+    return {
+        name: value
+        for name, value in general.items()
+        if _belongs(name, settings) and (value is not None or kind.defaults.get(name) is not None)
+    }
+
+
+def _absolute(value: Any) -> Any:
+    """The absolute path of a file, which is found from any folder; other values as they are."""
+    is_file = isinstance(value, str) and Path(value).is_file()
+    return str(Path(value).resolve()) if is_file else value
 
 
 def _belongs(name: str, settings: Settings) -> bool:
@@ -106,6 +161,8 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     ),
     "decay_all": ("without --weight-decay", lambda values: bool(values.get("weight_decay"))),
     "val": ("with --val-split", lambda values: values.get("val_split") is None),
+    "patience": ("without images to validate on", lambda values: _validates(values)),
+    "reserve": ("without images to validate on", lambda values: _validates(values)),
     "reduce": ("without --frozen", lambda values: values.get("frozen") == "all"),
     **dict.fromkeys(
         ("weights", "size"),
@@ -118,6 +175,12 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
         ),
     ),
 }
+
+
+def _validates(values: Mapping[str, Any]) -> bool:
+    return values.get("val") != 0 or values.get("val_split") is not None
+
+
 _NOT_WITH_LBFGS = ("batch", "schedule", "lr_warmup", "ema")
 
 
@@ -125,11 +188,14 @@ def _refuse_idle(kind: type[Method], arguments: Mapping[str, Any]) -> None:
     """Raise an error for arguments that would have no effect."""
     values = {**kind.defaults, **arguments}
     for name, (when, is_met) in _CONDITIONS.items():
-        if arguments.get(name) not in (None, False) and not is_met(values):
+        value = arguments.get(name)
+        if value is not None and value is not False and not is_met(values):
             raise InputError(f"{_option(name)} has no effect {when}")
+    if arguments.get("schedule") == "plateau" and not _validates(values):
+        raise InputError("--schedule plateau has no effect without images to validate on")
     if arguments.get("side") is not None and not issubclass(kind, UsesSide):
         able = [name for name, other in METHODS.items() if issubclass(other, UsesSide)]
-        raise InputError(f"--side has no effect on this method; it has on {', '.join(able)}")
+        raise InputError(f"--side has no effect: only {', '.join(able)} can use it")
 
 
 def _option(name: str) -> str:

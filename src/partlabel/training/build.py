@@ -39,9 +39,11 @@ def build(
         backbone = Backbone(
             settings.backbone, weights, settings.frozen, settings.size, settings.reduce
         )
-    if pretrained:  # the same head for the same features, whichever way they are computed
+    with torch.random.fork_rng():  # the same head for the same features, however they are computed
         torch.manual_seed(key(settings.seed, "head"))
-    head = make_head(method, backbone.channels, len(classes), settings.head, settings.head_options)
+        head = make_head(
+            method, backbone.channels, len(classes), settings.head, settings.head_options
+        )
     if features is not None:
         _refuse_maps(settings, method, head)
     if teachers:

@@ -95,10 +95,16 @@ def _with_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return {key: _with_tensors(item, tensors) for key, item in value.items()}
 
 
+def _bits(tensor: Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
+    """Type, shape and content; unlike ``torch.equal``, -0.0 is not 0.0, and NaN is NaN."""
+    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return tensor.dtype, tensor.shape, content.numpy().tobytes()
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two states are equal bit for bit."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
+        return _bits(one) == _bits(other)
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

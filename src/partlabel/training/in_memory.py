@@ -51,7 +51,7 @@ def fit_vectors(
     The share ``settings.val`` of the rows is validated on; with 0 the last epoch is kept.
     """
     rows = np.arange(len(table))
-    val, train = cut(table, rows, settings.val, key(settings.seed, "validation"))
+    val, train = cut(table, rows, settings.val or 0.0, key(settings.seed, "validation"))
     with torch.random.fork_rng():  # the caller's generator stays as it is
         torch.manual_seed(key(settings.seed, "init"))
         model, method = build(settings, list(table.classes), pretrained=True, features=dimension)

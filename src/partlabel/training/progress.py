@@ -26,7 +26,7 @@ class Progress:
     stale: int = 0  # epochs since the best one of this stage
     rate: float = 1.0  # factor on the learning rate after plateaus
     final_cost: float | None = None  # of the last epoch on all images at once
-    converged: bool = False  # whether that epoch changed the cost no more
+    converged: bool = False  # whether the last epoch left the cost unchanged
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def end_epoch(self) -> None:

@@ -44,7 +44,8 @@ from partlabel.training.checkpoint import load_state, stage_file
 from partlabel.training.selection import Selection, load_selection
 from partlabel.training.settings import Execution, Settings
 
-VERSION = 4
+VERSION = 5
+_FROZEN = "backbone.safetensors"
 
 
 class Location(BaseModel):
@@ -128,6 +129,7 @@ class Record(BaseModel):
     side: list[str] | None = None
     labels: str  # a hash of the labels
     labels_file: str  # a hash of labels.arrow
+    weights_file: str | None  # a hash of the file that --weights names
     train_rows: int
     val_rows: int
     reserved_rows: int
@@ -139,12 +141,12 @@ class Record(BaseModel):
 
 
 class Run:
-    """A run's folder, and with what means to work on it.
+    """The folder of a run, and the images, cache and workers to use with it.
 
     Args:
         folder: as given to ``--out``.
         images: the folder of the images, if it is not where the run remembers it.
-        execution: cache, workers: what changes speed, not results.
+        execution: the cache and the number of workers, which change speed but not results.
         features: a file of features to use instead of those that the run was trained on.
         teachers: scores of teachers to use instead of those that the run was trained with.
     """
@@ -160,7 +162,7 @@ class Run:
         self.folder = Path(folder)
         self.execution = execution or Execution()
         self._images = None if images is None else Path(images)
-        self._features, self.given_teachers = features, list(teachers)
+        self.given_features, self.given_teachers = features, list(teachers)
 
     def __repr__(self) -> str:
         if not self.exists():
@@ -172,6 +174,22 @@ class Run:
         score = record.best_val_mAP
         result = "no validation" if score is None else f"validation mAP {100 * score:.2f}"
         return f"Run({str(self.folder)!r}, {about}, epoch {record.best_epoch}, {result})"
+
+    def using(
+        self,
+        images: str | os.PathLike[str] | None,
+        execution: Execution,
+        features: VectorFile | None = None,
+        teachers: Sequence[Teacher] = (),
+    ) -> "Run":
+        """The same run with other images, features or scores, unless None, and execution."""
+        return Run(
+            self.folder,
+            self._images if images is None else images,
+            execution,
+            features or self.given_features,
+            teachers or self.given_teachers,
+        )
 
     @property
     def checkpoint(self) -> Path:
@@ -197,8 +215,7 @@ class Run:
             content = json.loads(path.read_bytes())
             version = content.get("version")
             if version == VERSION:
-                checksum = content.pop("checksum", None)  # files of earlier versions have none
-                if checksum is not None and checksum != _checksum(content):
+                if content.pop("checksum", None) != _checksum(content):
                     raise ValueError("its checksum does not fit")
                 return Record(**content)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -253,13 +270,17 @@ class Run:
         images = self.record.images
         if images is None:
             raise FileError(self.folder, "was trained on features, without images")
-        folder = _first_existing(images.candidates(self.folder))
-        if folder is None:
-            raise FileError(
-                images.absolute,
-                "the images of the run are not here any more; name them with --images",
-            )
-        return folder
+        candidates = images.candidates(self.folder)
+        folders = [folder for folder in candidates if folder.is_dir()]
+        names = self.selection.labels.ids[:5] if len(folders) > 1 else []
+        for folder in folders:
+            if any((folder / name).is_file() for name in names):
+                return folder
+        if folders:
+            return folders[0]
+        raise FileError(
+            candidates[-1], "the images of the run are not here any more; name them with --images"
+        )
 
     @property
     def has_images(self) -> bool:
@@ -269,7 +290,7 @@ class Run:
     @cached_property
     def features(self) -> VectorFile | None:
         """The features of a run that was trained on such; None for a run on images."""
-        record, features = self.record.features, self._features
+        record, features = self.record.features, self.given_features
         if record is None:
             if features is not None:
                 raise FileError(self.folder, "was trained on images; name these, not --features")
@@ -302,12 +323,12 @@ class Run:
             )
         return [teacher.for_classes(record.classes) for teacher in self.given_teachers]
 
-    def keep_teachers(self, teachers: Sequence[Teacher]) -> None:
-        """Write a copy of the scores of teachers."""
-        for number, teacher in enumerate(teachers):
+    def keep_teachers(self, classes: Sequence[str]) -> None:
+        """Write a copy of the scores of the given teachers for these classes."""
+        for number, teacher in enumerate(self.given_teachers):
             path = self.folder / self._teacher_file(number)
             path.parent.mkdir(exist_ok=True)
-            teacher.write(path)
+            teacher.for_classes(classes).write(path)
 
     @staticmethod
     def _teacher_file(number: int) -> Path:
@@ -335,13 +356,24 @@ class Run:
         model, _ = self.build(self._finished(), pretrained=False)
         weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
-            frozen = self._weights("backbone.safetensors")
+            frozen = self._weights(_FROZEN)
             weights |= {f"backbone.{name}": value for name, value in frozen.items()}
         try:
             model.load_state_dict(weights)
         except (RuntimeError, TypeError, AttributeError) as error:
             raise FileError(self.folder, f"its weights do not fit ({error})") from error
         return model.eval()
+
+    def frozen_weights(self) -> bool:
+        """Whether the run has kept the frozen part of its backbone."""
+        return (self.folder / _FROZEN).is_file()
+
+    def load_frozen(self, model: Classifier) -> None:
+        """Give a model the frozen part that the run has kept."""
+        try:
+            model.backbone.load_state_dict(load_state(self.folder / _FROZEN), strict=False)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise FileError(self.folder / _FROZEN, f"its weights do not fit ({error})") from error
 
     def method(self) -> Method:
         """The method as it was at the end of the training."""
@@ -375,11 +407,12 @@ class Run:
 
     def keep_inputs(self, settings: Settings) -> None:
         """Copy the files that settings of the method name; refuse those that have changed."""
+        started = self.exists()
         for name, value in settings.options.items():
             source, copy = Path(str(value)), self._input(name)
             if name not in METHODS[settings.method].files or not source.is_file():
                 continue
-            if copy.is_file() and copy.read_bytes() != source.read_bytes():
+            if started and copy.is_file() and copy.read_bytes() != source.read_bytes():
                 raise FileError(source, f"has changed since {self.folder} was started with it")
             copy.parent.mkdir(exist_ok=True)
             with atomic_file(copy) as stream:  # a part of it would look like another file
@@ -389,7 +422,9 @@ class Run:
         return self.folder / "inputs" / name
 
     def _inputs(self, settings: Settings) -> dict[str, Path]:
-        """Copies of files that settings of the method name."""
+        """Copies of files that settings of the method name; none before the run is started."""
+        if not self.exists():
+            return {}
         files = {name: self._input(name) for name in METHODS[settings.method].files}
         return {name: path for name, path in files.items() if path.is_file()}
 
@@ -457,9 +492,15 @@ def make_task(selection: Selection, settings: Settings, folder: Path) -> Task:
     )
 
 
-def load(run: str | os.PathLike[str]) -> Classifier:
+def load(run: Run | str | os.PathLike[str]) -> Classifier:
     """The trained model of a run; nothing in a run's folder is ever executed."""
-    return Run(run).classifier()
+    return (run if isinstance(run, Run) else Run(run)).classifier()
+
+
+def weights_hash(settings: Settings) -> str | None:
+    """A hash of the file that ``--weights`` names; None if it names none."""
+    path = Path(settings.weights)
+    return file_hash(path) if path.is_file() else None
 
 
 def file_hash(path: Path) -> str:

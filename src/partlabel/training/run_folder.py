@@ -7,15 +7,19 @@ from pathlib import Path
 from partlabel.base.errors import FileError, InputError
 from partlabel.base.files import sweep
 from partlabel.base.locks import LOCK, locked
-from partlabel.training.run import Record, Run
+from partlabel.training.run import Run
 from partlabel.training.settings import Settings
 
 
 @contextmanager
-def open_folder(run: Run, record: Record, *, resume: bool) -> Iterator[bool]:
+def open_folder(run: Run, settings: Settings, labels: str, *, resume: bool) -> Iterator[bool]:
     """Make the folder of a run, or check that it may go on; yields whether it is finished.
 
     The folder is locked within the block: no other process can train into it.
+
+    Args:
+        settings, labels: as in :func:`check_same`.
+        resume: whether the folder may hold a run.
     """
     folder = run.folder
     if folder.exists() and not folder.is_dir():
@@ -32,9 +36,8 @@ def open_folder(run: Run, record: Record, *, resume: bool) -> Iterator[bool]:
         if not resume:
             _check_empty(folder)  # again: another process may have been first
         if run.exists():
-            before = run.record
-            _check_same(folder, before, record)
-            if before.finished:
+            check_same(run, settings, labels)
+            if run.finished:
                 yield True
                 return
         yield False
@@ -45,18 +48,25 @@ def _check_empty(folder: Path) -> None:
         raise FileError(folder, "is not empty; add --resume to go on, or name another with --out")
 
 
-def _check_same(folder: Path, before: Record, now: Record) -> None:
-    """Refuse to go on with other settings or labels. Images may lie elsewhere by now."""
-    old_settings, new_settings = (r.settings.model_dump(mode="json") for r in (before, now))
+def check_same(run: Run, settings: Settings, labels: str) -> None:
+    """Refuse to go on with other settings or labels; the images may be in another folder.
+
+    Args:
+        run: a run that was started.
+        settings: of the training that wants to go on.
+        labels: the hash of its labels.
+    """
+    before = run.record
+    old_settings, new_settings = (s.model_dump(mode="json") for s in (before.settings, settings))
     for name in sorted(Settings.model_fields):
         old, new = old_settings[name], new_settings[name]
         if old != new:
-            raise InputError(f"{folder}: was started with {name} = {old!r}, not {new!r}")
-    for what in ("classes", "labels"):
-        if getattr(before, what) != getattr(now, what):
-            raise InputError(f"{folder}: was started with other {what}")
-    digests = [None if r.features is None else r.features.digest for r in (before, now)]
-    if digests[0] != digests[1]:
-        raise InputError(f"{folder}: was started with other features")
-    if [one.digest for one in before.teachers] != [one.digest for one in now.teachers]:
-        raise InputError(f"{folder}: was started with other teachers")
+            raise InputError(f"{run.folder}: was started with {name} = {old!r}, not {new!r}")
+    if before.labels != labels:
+        raise InputError(f"{run.folder}: was started with other labels")
+    features = None if run.given_features is None else run.given_features.digest()
+    if features != (None if before.features is None else before.features.digest):
+        raise InputError(f"{run.folder}: was started with other features")
+    teachers = [teacher.digest for teacher in run.given_teachers]
+    if teachers != [teacher.digest for teacher in before.teachers]:
+        raise InputError(f"{run.folder}: was started with other teachers")

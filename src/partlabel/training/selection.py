@@ -17,6 +17,7 @@ from partlabel.labels.simulate import HOLDOUT
 from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.settings import Settings
 
+_VALIDATION = 0.2  # share of the images, if the settings have none
 _UNUSED, _TRAIN, _VAL, _RESERVED = range(4)  # the part of each image, as it is stored
 
 
@@ -115,15 +116,20 @@ def select(labels: LabelTable, settings: Settings) -> Selection:
 
 def _split(table: LabelTable, settings: Settings) -> tuple[Rows, Rows]:
     """Rows to train on, and rows to validate on."""
-    names = set(table.splits.array.dictionary.to_pylist()) if table.splits is not None else set()
+    names = table.split_names
     split = settings.split or ("train" if "train" in names else None)
-    val_split = settings.val_split or (HOLDOUT if HOLDOUT in names and split != HOLDOUT else None)
+    has_holdout = HOLDOUT in names and split != HOLDOUT and settings.val is None
+    val_split = settings.val_split or (HOLDOUT if has_holdout else None)
     rows = np.arange(len(table)) if split is None else np.flatnonzero(table.in_split(split))
     if val_split is not None:
         val = np.flatnonzero(table.in_split(val_split))
         return np.setdiff1d(rows, val), val
-    val, train = cut(table, rows, settings.val, key(settings.seed, "validation"))
+    val, train = cut(table, rows, _share(settings), key(settings.seed, "validation"))
     return train, val
+
+
+def _share(settings: Settings) -> float:
+    return _VALIDATION if settings.val is None else settings.val
 
 
 def _without_empty(table: LabelTable, train: Rows, val: Rows, *, drop: bool) -> LabelTable:
@@ -146,7 +152,7 @@ def _without_empty(table: LabelTable, train: Rows, val: Rows, *, drop: bool) -> 
 
 
 def by_humans(table: LabelTable) -> LabelTable:
-    """The labels that a human gave: labels filled in by a model are no truth to measure by."""
+    """The labels that a human gave. Labels that a model filled in are no evidence."""
     return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
 
 
@@ -195,7 +201,8 @@ def find_files(
         if broken:
             path, why = next(iter(broken.items()))
             number = count(len(broken), "image file")
-            raise FileError(path, f"cannot be decoded ({why}); {number} like this, and --strict")
+            hint = f"{number} in all. Leave out --strict to skip them"
+            raise FileError(path, f"cannot be decoded ({why}); {hint}")
     return paths
 
 

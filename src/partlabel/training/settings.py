@@ -31,11 +31,12 @@ def panel_of(field: FieldInfo) -> str:
 class Settings(BaseModel):
     """What determines the result of a training.
 
-    Field names are the keyword arguments of ``partlabel.train``, the keys of ``--config`` files,
-    and with dashes the options of ``partlabel train``.
+    Field names are the keyword arguments of ``partlabel.train`` and the keys of ``--config`` files.
+    With dashes they are the options of ``partlabel train``, except for ``options`` (``--set``),
+    ``head_options`` (``--head-set``) and ``frozen`` (``--frozen``, ``--unfreeze``).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = _setting(
         "bce",
@@ -135,9 +136,18 @@ class Settings(BaseModel):
     split: str | None = _setting(
         None, "Images", "Split to train on. (default: train if there is one, else all images)"
     )
-    val: float = _setting(0.2, "Images", "Share of the split to validate on.", ge=0, lt=1)
+    val: float | None = _setting(
+        None,
+        "Images",
+        "Share of the split to validate on. (default: 0.2, or the split holdout if there is one)",
+        ge=0,
+        lt=1,
+    )
     val_split: str | None = _setting(
-        None, "Images", "Split to validate on instead. (default: holdout if there is one)"
+        None,
+        "Images",
+        "Split to validate on, instead of a share of the split to train on. (default: holdout if "
+        "there is one)",
     )
     reserve: float = _setting(
         0.5,

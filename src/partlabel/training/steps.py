@@ -20,7 +20,7 @@ from partlabel.training.progress import Progress
 from partlabel.training.schedule import factor
 from partlabel.training.settings import Settings
 
-_CONVERGED = 1e-7  # relative decrease of the cost in an epoch on all images at once
+_CONVERGED = 1e-6  # relative decrease of the cost in an epoch on all images at once
 
 Figures = dict[str, float]
 

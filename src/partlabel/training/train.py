@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from partlabel.base.allocation import give_back_memory
-from partlabel.base.errors import FileError, InputError, JobError, count, some
+from partlabel.base.errors import FileError, InputError, count, some
 from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
 from partlabel.images.folder import ImageFiles
@@ -26,9 +26,8 @@ from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.models.features.evidence_inputs import EvidenceInputs
 from partlabel.models.heads import WithEvidence
 from partlabel.models.prediction import InputSource, collect_scores
-from partlabel.training.arguments import make_settings, read_config
-from partlabel.training.build import build
-from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.arguments import make_settings, override, read_config
+from partlabel.training.checkpoint import save_state
 from partlabel.training.embedded import (
     describe_evidence,
     embedded_inputs,
@@ -47,8 +46,9 @@ from partlabel.training.run import (
     TeacherRecord,
     file_hash,
     make_task,
+    weights_hash,
 )
-from partlabel.training.run_folder import open_folder
+from partlabel.training.run_folder import check_same, open_folder
 from partlabel.training.selection import (
     Selection,
     by_humans,
@@ -56,7 +56,7 @@ from partlabel.training.selection import (
     has_both_kinds,
     select,
 )
-from partlabel.training.settings import Execution
+from partlabel.training.settings import Execution, Settings
 from partlabel.training.trainer import Trainer
 
 _FITTED = 2000  # images that the reduction of features is fitted on
@@ -99,19 +99,23 @@ def train(
     """
     if out is None:
         raise InputError("name the folder of the run: out='run'")
+    if config is not None:
+        settings = override(read_config(Path(config)), settings)
     execution = _execution(settings)
-    arguments = (read_config(Path(config)) if config is not None else {}) | settings
     vectors = open_vectors(features, feature_ids)
-    chosen = make_settings(**for_features(arguments, given=vectors is not None))
+    chosen = make_settings(**for_features(settings, given=vectors is not None))
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     if execution.tensorboard:
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
-    selection = select(table, chosen)
-    evidence = [read_teacher(Path(path)).for_classes(selection.classes) for path in teachers]
-    refuse_overlap(evidence)
-    files = None if images is None else ImageFiles(images)
+    digest, files = _digest(table), None if images is None else ImageFiles(images)
+    run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
+    going_on = resume and run.exists()
+    if going_on:
+        check_same(run, chosen, digest)
+    selection = run.selection if going_on else select(table, chosen)
+    refuse_overlap([one.for_classes(selection.classes) for one in run.given_teachers])
     paths: dict[int, Path] = {}
     if vectors is not None:
         vectors.check(vectors.locate(selection.table.ids.take(selection.used)))
@@ -119,41 +123,49 @@ def train(
         paths = find_files(selection.table, files, selection.used, strict=execution.strict)
     else:
         raise InputError("name the folder of the images with --images, or a file with --features")
-    run = Run(out, images, execution, vectors, evidence)
-    record = Record(
-        settings=chosen,
-        images=None if files is None else Location.of(files.folder, run.folder),
-        features=None if vectors is None else FeaturesRecord.of(vectors, run.folder),
-        teachers=[TeacherRecord(name=one.path.name, digest=one.digest) for one in evidence],
-        classes=selection.classes,
-        side=selection.side,
-        labels=_digest(table),
-        labels_file="",  # known once it is written
-        train_rows=len(selection.train),
-        val_rows=len(selection.val),
-        reserved_rows=len(selection.reserved),
-    )
-    with open_folder(run, record, resume=resume) as finished:
-        if not finished:
+    where = None if files is None else Location.of(files.folder, run.folder)
+    with open_folder(run, chosen, digest, resume=resume) as finished:
+        if not finished and run.exists():
+            _train_into(run, run.record.model_copy(update={"images": where}), selection, paths)
+        elif not finished:
+            record = _new_record(run, chosen, selection, where, digest)
             _train_into(run, record, selection, paths)
     return run
 
 
+def _new_record(
+    run: Run, settings: Settings, selection: Selection, images: Location | None, digest: str
+) -> Record:
+    vectors = run.given_features
+    return Record(
+        settings=settings,
+        images=images,
+        features=None if vectors is None else FeaturesRecord.of(vectors, run.folder),
+        teachers=[TeacherRecord(name=t.path.name, digest=t.digest) for t in run.given_teachers],
+        classes=selection.classes,
+        side=selection.side,
+        labels=digest,
+        labels_file="",  # known once it is written
+        weights_file=weights_hash(settings),
+        train_rows=len(selection.train),
+        val_rows=len(selection.val),
+        reserved_rows=len(selection.reserved),
+    )
+
+
 def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int, Path]) -> None:
     """Train, or go on with a training, in the folder of a run."""
-    settings = record.settings
-    run.keep_inputs(settings)
+    settings, started = record.settings, run.exists()
     torch.manual_seed(key(settings.seed, "init"))
-    model, method = run.build(record, pretrained=True)
+    model, method = _build(run, record)
     method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written yet
-    if run.exists():
-        labels_hash = run.record.labels_file
-    else:
+    run.keep_inputs(settings)
+    if not started:
         selection.labels.save(run.folder / "labels.arrow")
         selection.save(run.folder / "split.safetensors")
-        run.keep_teachers(run.given_teachers)
+        run.keep_teachers(record.classes)
         labels_hash = file_hash(run.folder / "labels.arrow")
-    record = record.model_copy(update={"labels_file": labels_hash})
+        record = record.model_copy(update={"labels_file": labels_hash})
     run.write(record)
     with watch(run, tensorboard=run.execution.tensorboard) as monitor:
         monitor.note(_describe(selection))
@@ -165,6 +177,18 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
             )
         _fit(run, record, model, method, selection, paths, monitor)
     give_back_memory()
+
+
+def _build(run: Run, record: Record) -> tuple[Classifier, Method]:
+    """A new model; its frozen part is the run's own, once the run has kept it."""
+    kept, frozen = run.frozen_weights(), record.settings.frozen
+    needs_file = not kept or frozen != "all"
+    if needs_file and weights_hash(record.settings) != record.weights_file:
+        raise FileError(record.settings.weights, f"has changed since {run.folder} was started")
+    model, method = run.build(record, pretrained=needs_file)
+    if kept:
+        run.load_frozen(model)
+    return model, method
 
 
 def _execution(settings: dict[str, Any]) -> Execution:
@@ -220,13 +244,18 @@ def _fit(
         Examples(truth, inputs, np.arange(train_images, len(rows))),
     )
     members = [
-        Trainer(*member, *examples, own.settings, home.checkpoint, monitor.member(home))
+        Trainer(
+            *member,
+            *examples,
+            own.settings,
+            home.checkpoint,
+            monitor.member(home),
+            workers=workers,
+        )
         for member, own, home in _other_members(run, record, method, model)
     ]
     trainer = Trainer(model, method, *examples, settings, run.checkpoint, monitor, members, workers)
     progress = trainer.fit()
-    if len(trainer.broken) + len(broken) >= train_images and not progress.total_steps:
-        raise JobError("no training image could be read")
     run.write_log(progress.history)
     _note_wasted_epochs(progress, len(trainer.stages), monitor)
     save_state(run.folder / "best.safetensors", model.trained_weights())
@@ -277,21 +306,15 @@ def _other_members(
         seed = key(record.settings.seed, "member", number)
         settings = record.settings.model_copy(update={"seed": seed})
         torch.manual_seed(key(seed, "init"))
-        features = None if record.features is None else record.features.dimension
-        model, method = build(
-            settings,
-            record.classes,
-            pretrained=True,
-            features=features,
-            teachers=len(record.teachers),
-        )
+        own = record.model_copy(update={"settings": settings})
+        model, method = _build(run, own)
         assert isinstance(method, HasMembers)
         if isinstance(model.head, WithEvidence) and isinstance(first.head, WithEvidence):
             model.head.standardise(first.head.mean, first.head.deviation, int(first.head.labels))
         method.follow(leader)
         home = Run(run.folder / "members" / str(number))
         home.folder.mkdir(parents=True, exist_ok=True)
-        yield (model, method), record.model_copy(update={"settings": settings}), home
+        yield (model, method), own, home
 
 
 def _describe(selection: Selection) -> str:
@@ -327,16 +350,11 @@ def _digest(table: LabelTable) -> str:
 
 
 def _keep_backbone(run: Run, backbone: Backbone, images: int, maps: InputSource) -> None:
-    """Fit the reduction on training images and save the frozen part; or load it again."""
-    path = run.folder / "backbone.safetensors"
-    if path.is_file():
-        try:
-            backbone.load_state_dict(load_state(path), strict=False)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            raise FileError(path, f"its weights do not fit ({error})") from error
+    """Fit the reduction on training images and save the frozen part, unless the run has it."""
+    if run.frozen_weights():
         return
     if isinstance(backbone.reduction, Reduction):
         sample = np.unique(np.linspace(0, images - 1, min(images, _FITTED)).astype(np.int64))
         parts = maps.batches(in_batches(sample, 64), ("clean",))
         backbone.reduction.fit(part.views["clean"] for part in parts)
-    save_state(path, backbone.frozen_state())
+    save_state(run.folder / "backbone.safetensors", backbone.frozen_state())

@@ -37,7 +37,7 @@ _SAVE_EVERY = 5.0  # seconds between checkpoints, at least
 
 
 class InterruptedTrainingError(StoppedError):
-    """Someone pressed Ctrl-C; the checkpoint is saved."""
+    """A signal asked the training to stop; the checkpoint is saved."""
 
 
 class Trainer:
@@ -101,7 +101,7 @@ class Trainer:
 
     def _train_epoch(self, received_signal: Callable[[], int]) -> None:
         progress, stage = self.progress, self._stage
-        batches = self._shuffled_batches(stage)
+        batches = self._batches(stage)
         epochs = sum(part.epochs for part in self.stages)
         self.watcher.begin(progress.epoch, epochs, len(batches), progress.step)
         if progress.step == 0:
@@ -124,6 +124,8 @@ class Trainer:
                     f"stopped in epoch {progress.epoch + 1}; go on with the same call and --resume",
                     number,
                 )
+        if not progress.total_steps:
+            raise JobError("no training image could be read")
         speed = images / max(time.monotonic() - start, 1e-9)
         self._end_epoch(self._validated_record(len(batches), speed))
 
@@ -224,10 +226,11 @@ class Trainer:
 
     # -- inputs and predictions --------------------------------------------------------------------
 
-    def _shuffled_batches(self, stage: Stage) -> list[Rows]:
-        takes_all = (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH
-        size = len(self.train_set.rows) if takes_all else self.settings.batch
-        return self.train_set.shuffled_batches(self.settings.seed, self.progress.epoch, size)
+    def _batches(self, stage: Stage) -> list[Rows]:
+        if (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH:
+            return [self.train_set.rows]  # in one order, so that rounding stays the same
+        settings = self.settings
+        return self.train_set.shuffled_batches(settings.seed, self.progress.epoch, settings.batch)
 
     def _load(self, batches: list[Rows]) -> Iterator[Batch]:
         views, epoch, device = self.method.views, self.progress.epoch, self.fabric.device

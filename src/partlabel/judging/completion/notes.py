@@ -60,10 +60,10 @@ def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
         )
     if others:
         reasons.append(
-            f"{some(others)}: {count(len(selection.reserved), 'reserved image')} do not show "
-            f"{100 * precision:g}%. That takes at least {fewest(precision)} correct labels beyond "
-            "a threshold, of one class or of classes tested together, and more if some are "
-            "wrong. More validation images (--val, or a split 'holdout') help"
+            f"{some(others)}: the labels of {count(len(selection.reserved), 'reserved image')} are "
+            f"too few to show {100 * precision:g}%. That takes {fewest(precision)} labels beyond a "
+            "threshold, of one class or of several classes together, if all are correct, and more "
+            "if some are wrong. More validation images (--val, or a split 'holdout') help"
         )
     number = count(len(without), "class", "classes")
     return f"nothing is filled in for {number}. " + ". ".join(reasons)

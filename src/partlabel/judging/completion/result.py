@@ -46,7 +46,7 @@ class Group(NamedTuple):
     classes: list[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Completion:
     """A table with unknown labels filled in, and the evidence for them.
 
@@ -81,6 +81,9 @@ class Completion:
     def share(self) -> float:
         """The share of the unknown cells that are filled in."""
         return sum(self.total.values()) / max(self.unknown, 1)
+
+    def __repr__(self) -> str:
+        return f"<Completion: {self.headline()}>"
 
     def __str__(self) -> str:
         if not any(self.total.values()):

@@ -43,12 +43,15 @@ Choice = dict[str, Any]  # settings under ``choose``, with one value each
 Say = Callable[[str], object]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Benchmark:
     """The results of a comparison, one per training, and tables of them."""
 
     results: list[Result]
     tables: Tables
+
+    def __repr__(self) -> str:
+        return f"<Benchmark: {len(self.results)} trainings>"
 
     def __str__(self) -> str:
         return self.tables.markdown()
@@ -107,7 +110,7 @@ def _check_data(spec: Spec, say: Say) -> tuple[str, ...]:
     if spec.images:
         ImageFiles(spec.images)
     features = open_vectors(spec.features or None, spec.feature_ids or None)
-    source = spec.images if features is None else features.digest()
+    source = "images" if features is None else features.digest()
     names = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
     labels = hashlib.blake2b(names + table.dense().tobytes(), digest_size=8).hexdigest()
     return labels, source, spec.split, spec.test_split, f"{spec.holdout:g}"

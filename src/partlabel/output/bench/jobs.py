@@ -58,7 +58,7 @@ class Cell:
         entry: name of the entry in the spec.
         strategy, proportion, seed: how its labels are drawn.
         settings: all settings of the training.
-        conditions: what else its result depends on: labels, images, splits.
+        conditions: what else its result depends on: labels and splits.
         choice: those of the settings that are chosen among several values.
     """
 
@@ -199,10 +199,11 @@ def _run_cell(setup: Setup, cell: Cell, test: bool) -> Result:
         "seed": cell.seed,
         "chosen": cell.choice,
     }
-    if path.is_file():
-        return {**result, **json.loads(path.read_text())}
-    start, trained_before = time.monotonic(), Run(folder / "run").finished
+    start = time.monotonic()
     try:
+        if path.is_file():
+            return {**result, **json.loads(path.read_text())}
+        trained_before = Run(folder / "run").finished
         figures = _train_and_measure(setup, cell, folder / "run", test)
     except InterruptedTrainingError:
         raise

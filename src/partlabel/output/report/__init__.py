@@ -37,6 +37,7 @@ from partlabel.output.report.section import Section
 from partlabel.output.report.suspects import suspect_tiles
 from partlabel.output.report.teacher_gains import teacher_gains
 from partlabel.output.report.unknown_labels import all_scores, unknown_label_sections
+from partlabel.training.arguments import effective
 from partlabel.training.run import Run
 
 
@@ -79,7 +80,7 @@ def build_report(
         suspects=tiles,
         suspects_about=tiles_about,
         examples=example_images(sample, assessment),
-        settings=[(n, v) for n, v in settings.model_dump().items() if v is not None and v != {}],
+        settings=list(effective(settings).items()),
     )
     path = run.folder / "report.html"
     with atomic_file(path) as stream:

@@ -114,7 +114,8 @@ def _about_images(sample: Sample, result: Result) -> list[str]:
     sentences = [
         f"Figures in percent, on the known labels of {count(len(sample.held_labels), images)}, "
         f"over {evaluated} of {count(len(sample.classes), 'class', 'classes')}.",
-        "Classes without a present or without an absent label there are left out."
+        "Classes without a present or without an absent label there are left out, except for exact "
+        "match."
         if evaluated < len(sample.classes)
         else "",
         _about_choice(sample),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from partlabel.images.pictures import read_picture
 from partlabel.judging.completion import Assessment
-from partlabel.judging.scoring import Scores
+from partlabel.judging.scoring import Scores, thresholds_or_half
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder, class_maps_of, heat_maps
@@ -123,15 +123,16 @@ def make_strips(sample: Sample, assessment: Assessment, thresholds: Scores) -> l
     maps = [dict(_heat_by_row(class_maps(scores.run, table))) for scores in runs]
     if not maps[0]:
         return []
+    limits_of_runs = [thresholds_or_half(scores.run) for scores in runs]
     strips = []
     for number, path in enumerate(locate_all(table, sample.ours.run.images)):
         picture, row = read_picture(path, _SIZE), int(rows[number])
         tiles = [
             (scores.name, [
-                _tile(picture, heat[number], choice, sample.classes, scores.train[row], thresholds)
+                _tile(picture, heat[number], choice, sample.classes, scores.train[row], limits)
                 for choice in choices[row]
             ])
-            for scores, heat in zip(runs, maps, strict=True)
+            for scores, heat, limits in zip(runs, maps, limits_of_runs, strict=True)
             if number in heat
         ]  # fmt: skip
         strips.append({"name": table.ids[number], "image": data_address(picture), "runs": tiles})

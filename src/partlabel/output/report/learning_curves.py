@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from partlabel.learning.method import Figure
+from partlabel.learning.method import WHOLE_BATCH, Figure
 from partlabel.output.drawing import BLUE, GREEN, GREY, panels, run_colours, styled, svg
 from partlabel.output.report.sample import Sample
 from partlabel.output.report.section import Section
@@ -27,7 +27,8 @@ def training_curves(run: Run) -> Section:
     _, method = run.build(run.record, pretrained=False)
     history, kinds, kept = run.history(), method.figures(), run.record.best_epoch
     figure = draw_curves(history, kinds, kept) + draw_small_panels(history, kinds)
-    caption = "Left: the training loss and its parts, averaged over each epoch. "
+    moment = "after" if run.settings.optimizer == WHOLE_BATCH else "averaged over"
+    caption = f"Left: the training loss and its parts, {moment} each epoch. "
     if _logged(history, _VALIDATION):
         caption += (
             f"Right: mAP on validation images; the dotted line marks the epoch that was kept "

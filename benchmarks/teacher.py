@@ -25,7 +25,7 @@ from partlabel.labels import LabelTable, simulate
 from partlabel.output.bench.sheets import Sheet, markdown
 
 SAME = {"airplane": "aeroplane", "motorcycle": "motorbike"}  # names of COCO, and those of VOC
-SETTINGS: dict[str, Any] = {"method": "bce", "optimizer": "lbfgs", "weight_decay": 1e-3}
+SETTINGS: dict[str, Any] = {"method": "bce", "optimizer": "lbfgs"}
 
 
 def write_scores(path: Path, table: LabelTable, shared: list[str], seed: int | None = None) -> None:
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name in ("coco_labels", "coco_features", "voc_labels", "voc_features"):
         parser.add_argument(name, type=Path)
+    parser.add_argument("--weight-decay", type=float, default=1e-2)
     parser.add_argument("--known", type=float, default=0.1)
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
@@ -68,8 +69,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         teacher = train(
-            coco, out=folder / "teacher", features=arguments.coco_features, **SETTINGS
-        )  # fmt: skip
+            coco,
+            out=folder / "teacher",
+            features=arguments.coco_features,
+            weight_decay=1e-3,
+            **SETTINGS,
+        )
         scores = predict(teacher, features=arguments.voc_features, threshold=0.5)
         write_scores(folder / "scores.parquet", scores, shared)
         results: dict[str, list[NDArray[np.float64]]] = {}
@@ -84,7 +89,13 @@ def main() -> None:
             }.items():
                 out = folder / f"{name}-{seed}"
                 precisions = average_precisions(
-                    labels, arguments.voc_features, truth, out, teachers=files, seed=seed
+                    labels,
+                    arguments.voc_features,
+                    truth,
+                    out,
+                    teachers=files,
+                    seed=seed,
+                    weight_decay=arguments.weight_decay,
                 )
                 results.setdefault(name, []).append(precisions)
     for name, runs in results.items():

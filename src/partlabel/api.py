@@ -57,7 +57,9 @@ def embed(
     path = Path(out)
     check_target(path)
     settings = {"backbone": backbone, "weights": weights, "size": size}
-    network = make_settings(frozen="all", **{k: v for k, v in settings.items() if v is not None})
+    network = make_settings(
+        method="bce", frozen="all", **{k: v for k, v in settings.items() if v is not None}
+    )
     execution = Execution(workers=workers, cache=None if cache is None else Path(cache))
     single = isinstance(images, str | os.PathLike)
     paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]

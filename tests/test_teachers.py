@@ -102,7 +102,7 @@ def test_logits_are_those_of_the_formula() -> None:
             for c in range(3):
                 if known[image, t, c]:
                     standard = (scores[image, t, c] - head.mean[t, c]) / head.deviation[t, c]
-                    weight = head.shared[t] + head.own[t, c]
+                    weight = head.shared[t, 0] + head.own[t, c]
                     expected[image, c] = expected[image, c] + weight * standard + head.offset[t, c]
     torch.testing.assert_close(head(joined), expected)
     torch.testing.assert_close(head(maps), head.head(maps))

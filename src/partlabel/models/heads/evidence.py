@@ -30,7 +30,9 @@ class WithEvidence(nn.Module):
     def __init__(self, head: nn.Module, features: int, teachers: int, classes: int) -> None:
         super().__init__()
         self.head, self.features, self.shape = head, features, (2, teachers, classes)
-        self.shared = nn.Parameter(torch.zeros(teachers))
+        # all have two dimensions, so that weight decay shrinks them as it shrinks the head: else a
+        # useless teacher would outweigh a head with small weights
+        self.shared = nn.Parameter(torch.zeros(teachers, 1))
         self.own = nn.Parameter(torch.zeros(teachers, classes))
         self.offset = nn.Parameter(torch.zeros(teachers, classes))
         self.register_buffer("mean", torch.zeros(teachers, classes))
@@ -66,7 +68,7 @@ class WithEvidence(nn.Module):
 
     def weights(self) -> Tensor:
         """[T, C] logits per standard deviation of a score."""
-        return self.shared[:, None] + self.own
+        return self.shared + self.own
 
     def penalty(self) -> Tensor:
         """What draws the weights to 0, on the scale of a loss that is a mean over known labels."""

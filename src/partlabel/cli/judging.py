@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 import typer
 
 from partlabel.base.errors import InputError, count
+from partlabel.cli.options import FeatureIds, Features, Teachers
 from partlabel.cli.reading import reads_labels
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def evaluate(
         typer.Argument(metavar="LABELS", help="A label file; not needed with --reserved."),
     ] = None,
     images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     reserved: Reserved = False,
     estimates: Estimates = False,
     split: Annotated[Optional[str], typer.Option(help="Measure on this split only.")] = None,  # noqa: UP045
@@ -105,6 +109,9 @@ def evaluate(
         split=split,
         threshold=threshold,
         own_thresholds=own_thresholds,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers or (),
         cache=cache,
         device=device,
         reading=reading,
@@ -136,8 +143,14 @@ def _plain(value: Any) -> Any:
 
 def predict(
     run: RunFolder,
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images or folders.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
+    images: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(metavar="[IMAGES]...", help="Images or folders; or use --features."),
+    ] = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     threshold: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
@@ -159,7 +172,15 @@ def predict(
     from partlabel.output.display import describe
 
     _check_free(out, overwrite)
-    table = api.predict(run, list(images), threshold=threshold, device=device)
+    table = api.predict(
+        run,
+        images or None,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers or (),
+        threshold=threshold,
+        device=device,
+    )
     write_labels(table, out, to)
     say(f"wrote {out}: {describe(table)}")
 
@@ -177,6 +198,8 @@ def complete(
         ),
     ] = None,
     images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
     to: To = "cells",
     overwrite: Overwrite = False,
     cache: Cache = None,
@@ -209,7 +232,14 @@ def complete(
         _check_free(path, overwrite)
     basis: Any = guarantee  # checked by api.complete
     completion = api.complete(
-        run, min_precision=min_precision, guarantee=basis, images=images, cache=cache, device=device
+        run,
+        min_precision=min_precision,
+        guarantee=basis,
+        images=images,
+        features=features,
+        feature_ids=feature_ids,
+        cache=cache,
+        device=device,
     )
     _, _, suspects = completion.save(out, to)
     say(f"wrote {out}: {describe(completion.table)}")
@@ -252,6 +282,8 @@ def report(
         ),
     ] = False,
     images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
     cache: Cache = None,
     device: Device = None,
     *,
@@ -272,6 +304,8 @@ def report(
         min_precision=min_precision,
         landscape=landscape,
         images=images,
+        features=features,
+        feature_ids=feature_ids,
         cache=cache,
         device=device,
         reading=reading,
@@ -304,6 +338,8 @@ def bench(
         Optional[Path],  # noqa: UP045
         typer.Option(help="Folder of the images, instead of the spec's."),
     ] = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
     cache: Cache = None,
 ) -> None:
     """Compare methods on the same labels, with the same tuning on validation labels.
@@ -319,7 +355,15 @@ def bench(
     from partlabel.output.bench.sheets import on_terminal
 
     benchmark = api.bench(
-        spec, out, jobs=jobs, resume=resume, labels=labels, images=images, cache=cache
+        spec,
+        out,
+        jobs=jobs,
+        resume=resume,
+        labels=labels,
+        images=images,
+        features=features,
+        feature_ids=feature_ids,
+        cache=cache,
     )
     for sheet in benchmark.tables.sheets:
         console().print(on_terminal(sheet))

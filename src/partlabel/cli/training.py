@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from partlabel.base.errors import InputError, count
-from partlabel.cli.options import parameters_of, values_of
+from partlabel.cli.options import FeatureIds, Features, Teachers, parameters_of, values_of
 from partlabel.cli.reading import reads_labels
 from partlabel.training.settings import Execution, Settings
 
@@ -43,13 +43,22 @@ Unfreeze = Annotated[
 
 def train(
     labels: Annotated[Path, typer.Argument(metavar="LABELS", help="A label file.")],
-    images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
     out: Annotated[
         Path,
         typer.Option(
             "--out", help="The folder of the run: new or empty, unless --resume is given."
         ),
     ],
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--images",
+            help="Folder of the images. With --features, it only serves to show them in reports.",
+        ),
+    ] = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     config: Config = None,
     resume: Resume = False,
     frozen: Frozen = False,
@@ -75,6 +84,9 @@ def train(
         labels,
         images,
         out,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers or (),
         resume=resume,
         config=config,
         reading=reading,

@@ -1,6 +1,7 @@
 """Image files: listing a folder, finding the file of an id, checking that files can be read."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -63,6 +64,25 @@ class ImageFiles:
     @cached_property
     def _file_names(self) -> FileNames:
         return FileNames(self.names, str(self.folder.resolve()))
+
+
+def list_images(paths: Iterable[Path]) -> dict[str, Path]:
+    """The file of each image by its name: of image files, and of all images in folders.
+
+    The name of an image in a folder is its path relative to the folder. Where several images have
+    the same name, each gets its whole path instead.
+    """
+    files: list[tuple[str, Path]] = []
+    for path in paths:
+        if path.is_dir():
+            folder = ImageFiles(path)
+            files += [(name, folder.folder / name) for name in folder.names]
+        elif path.is_file():
+            files.append((path.name, path))
+        else:
+            raise InputError(f"{path}: there is no such image or folder")
+    times = Counter(name for name, _ in files)
+    return {(name if times[name] == 1 else str(path)): path for name, path in files}
 
 
 def _list_images(

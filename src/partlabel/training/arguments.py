@@ -17,7 +17,7 @@ from partlabel.models import DEFAULT_BACKBONE
 from partlabel.models.backbones import default_size
 from partlabel.models.heads import HEADS
 from partlabel.training.schedule import SCHEDULES
-from partlabel.training.settings import Execution, Settings
+from partlabel.training.settings import NO_BACKBONE, Execution, Settings
 
 
 def make_settings(**arguments: Any) -> Settings:
@@ -123,10 +123,12 @@ def write_config(settings: Settings) -> str:
     values = effective(settings)
     options = {name: _absolute(value) for name, value in settings.options.items()}
     values |= {"options": options} if options else {}
-    values["weights"] = _absolute(settings.weights)
+    if settings.backbone != NO_BACKBONE:
+        values["weights"] = _absolute(settings.weights)
+    source = "--features FILE" if settings.backbone == NO_BACKBONE else "--images IMAGES"
     return (
         "# The settings of this run. To repeat it:\n"
-        "#   partlabel train labels.arrow --images IMAGES --config config.yaml --out AGAIN\n"
+        f"#   partlabel train labels.arrow {source} --config config.yaml --out AGAIN\n"
         + yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     )
 
@@ -172,9 +174,15 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
         "without --unfreeze last",
         lambda values: values.get("frozen") == "lower",
     ),
+    **dict.fromkeys(
+        ("weights", "size"),
+        ("with --features", lambda values: values.get("backbone") != NO_BACKBONE),
+    ),
     "view_bank": (
-        "without --frozen or --unfreeze last",
-        lambda values: values.get("frozen", "nothing") != "nothing",
+        "without --frozen or --unfreeze last, or with --features",
+        lambda values: (
+            values.get("frozen", "nothing") != "nothing" and values.get("backbone") != NO_BACKBONE
+        ),
     ),
 }
 

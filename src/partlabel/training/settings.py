@@ -15,6 +15,7 @@ Precision = Literal["32", "bf16", "16"]
 Schedule = Literal["constant", "step", "cosine", "onecycle", "plateau"]
 
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
+NO_BACKBONE = "none"  # of a training on features
 
 
 def _setting(default: Any, panel: str, description: str, **limits: Any) -> Any:

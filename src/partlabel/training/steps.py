@@ -15,6 +15,7 @@ from partlabel.images.views import seed_generator
 from partlabel.learning.extensions import HasOwnRates
 from partlabel.learning.methods import Method, Stage
 from partlabel.models import Classifier
+from partlabel.models.heads import WithEvidence
 from partlabel.training.optimizers import WholeBatch, make_optimizer, set_rate
 from partlabel.training.progress import Progress
 from partlabel.training.schedule import factor
@@ -34,7 +35,11 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of a batch and its parts."""
-        return self.method.loss(self.model, batch)
+        parts = self.method.loss(self.model, batch)
+        head = self.model.head
+        if isinstance(head, WithEvidence):
+            parts = {**parts, "loss": parts["loss"] + head.penalty()}
+        return parts
 
 
 class DivergedError(JobError):

@@ -48,7 +48,7 @@ class Trainer:
         model, method: what is trained.
         train, val: the examples; validation decides which epoch is kept.
         settings: how to train.
-        checkpoint: the file to save to and to resume from.
+        checkpoint: the file to save to and to resume from; None to save nothing.
         watcher: shows the progress.
         members: the trainers of the other members of an ensemble.
         workers: processes that decode images; None for a number that suits this computer.
@@ -62,7 +62,7 @@ class Trainer:
         train: Examples,
         val: Examples,
         settings: Settings,
-        checkpoint: Path,
+        checkpoint: Path | None,
         watcher: Watcher,
         members: Sequence["Trainer"] = (),
         workers: int | None = None,
@@ -152,7 +152,8 @@ class Trainer:
     def _located(self, error: DivergedError, batch: Batch) -> JobError:
         """An error that also says where in the training it happened."""
         names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
-        kept = "the last good checkpoint is kept" if self.checkpoint.exists() else "nothing is kept"
+        is_saved = self.checkpoint is not None and self.checkpoint.exists()
+        kept = "the last good checkpoint is kept" if is_saved else "nothing is kept"
         return JobError(
             f"{error} in epoch {self.progress.epoch + 1}, step {self.progress.step + 1}, on images "
             f"{names}; {kept}. A smaller --lr usually helps"
@@ -206,7 +207,7 @@ class Trainer:
         if before.aside:
             self.model.load_state_dict(self.first_weights, strict=False)
             self.progress.best, self.progress.best_epoch = -math.inf, -1
-        else:
+        elif self.checkpoint is not None:
             path = stage_file(self.checkpoint.parent, self.progress.stage)
             path.parent.mkdir(exist_ok=True)
             save_state(path, self.best_weights)
@@ -264,7 +265,7 @@ class Trainer:
         """Predictions for the training images: the mean over all members of an ensemble."""
         for member in self.members:
             member.advance(self.progress.epoch)
-            if member.progress.epoch > self.progress.epoch:
+            if member.progress.epoch > self.progress.epoch and member.checkpoint is not None:
                 raise JobError(
                     f"{member.checkpoint.parent}: is further than the run it belongs to; "
                     "start again in a new folder"
@@ -316,11 +317,13 @@ class Trainer:
         self._begin_stage()
         if self.teacher is not None:  # a stage may have set what the model begins with
             self.teacher = make_teacher(self.model)
-        if self.checkpoint.exists():
-            self._restore()
+        if self.checkpoint is not None and self.checkpoint.exists():
+            self._restore(self.checkpoint)
 
     def _save(self, *, force: bool = False) -> None:
         """Write a checkpoint, if the last one is some seconds old or it must be."""
+        if self.checkpoint is None:
+            return
         if not force and time.monotonic() - self._saved_at < _SAVE_EVERY:
             return
         state = {
@@ -337,8 +340,8 @@ class Trainer:
         self.watcher.saved(self.progress.history)
         self._saved_at = time.monotonic()
 
-    def _restore(self) -> None:
-        state = load_state(self.checkpoint)
+    def _restore(self, checkpoint: Path) -> None:
+        state = load_state(checkpoint)
         try:
             self.progress = Progress(**state["progress"])
             self.model.load_state_dict(state["model"], strict=False)
@@ -353,4 +356,4 @@ class Trainer:
         except PartlabelError:
             raise
         except (RuntimeError, TypeError, AttributeError, KeyError, ValueError) as error:
-            raise FileError(self.checkpoint, f"does not fit the training ({error})") from error
+            raise FileError(checkpoint, f"does not fit the training ({error})") from error

@@ -239,7 +239,14 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
     rows = np.flatnonzero(labels.in_split(spec.split) | labels.in_split(simulate.HOLDOUT))
     settings = {"seed": cell.seed, "split": spec.split, "reserve": 0, **cell.settings}
     run = train(
-        labels.subset(rows), spec.images, folder, resume=True, cache=setup.cache, **settings
+        labels.subset(rows),
+        spec.images or None,
+        folder,
+        features=spec.features or None,
+        feature_ids=spec.feature_ids or None,
+        resume=True,
+        cache=setup.cache,
+        **settings,
     )
     figures: dict[str, Any] = {
         "val_mAP": run.record.best_val_mAP,

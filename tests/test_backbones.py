@@ -115,15 +115,15 @@ def test_the_number_of_trained_blocks_is_a_setting() -> None:
     with pytest.raises(InputError, match="no equal blocks"):
         Backbone("test_convnext", "none", "lower", 64, blocks=1)
     with pytest.raises(InputError, match="--unfreeze-blocks has no effect without"):
-        make_settings(frozen="all", unfreeze_blocks=2)
+        make_settings(method="bce", frozen="all", unfreeze_blocks=2)
 
 
 def test_sizes_follow_the_network() -> None:
     assert default_size("tf_efficientnet_lite0") == 224
     assert default_size("vit_small_patch14_dinov2") == 224  # made for 518
     assert default_size("coat_lite_tiny") == 224
-    assert make_settings(backbone="vit_small_patch14_dinov2").size == 224
-    assert make_settings(backbone="test_maxvit").size % 32 == 0
+    assert make_settings(method="bce", backbone="vit_small_patch14_dinov2").size == 224
+    assert make_settings(method="bce", backbone="test_maxvit").size % 32 == 0
     with pytest.raises(InputError, match=r"--size 230.*multiple of 14.*--size 224 or --size 518"):
         Backbone("vit_small_patch14_dinov2", "none", "all", 230)
     assert why_not("test_maxvit", 112) is not None
@@ -247,7 +247,7 @@ def test_joined_networks_are_cached_apart(
     )
     names = {path.name for path in (tmp_path / "c").iterdir()} - stores
     assert {name.partition("-")[0] for name in names} == {"test_vit", "test_resnet"}
-    assert all(name.endswith("-pooled") for name in names)
+    assert all(name.endswith("-means") for name in names)
     model = run.classifier()
     assert model.backbone.channels == 64 + 96
     cached = partlabel.evaluate(run, labels, split="test", cache=tmp_path / "c")

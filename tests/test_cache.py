@@ -57,7 +57,7 @@ def test_a_head_that_takes_the_mean_needs_only_pooled_vectors(scene: Path, tmp_p
     (pooled,), (maps,) = list_stores(tmp_path / "pooled"), list_stores(tmp_path / "maps")
     assert open_store(pooled).shape == (256, 1, 1)
     assert open_store(maps).shape == (256, 2, 2)
-    assert open_store(pooled).size == 2 * 256  # bytes per image
+    assert open_store(pooled).size == 4 * 256  # bytes per image
     # a head whose maps are shown needs the maps after all
     assert main(["report", str(tmp_path / "linear"), "--cache", str(tmp_path / "pooled")]) == 0
     assert len(list_stores(tmp_path / "pooled")) == 2

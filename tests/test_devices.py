@@ -108,9 +108,9 @@ def test_lbfgs_solves_in_full_precision(scene: Path, tmp_path: Path) -> None:
 
 
 def test_precision_in_a_file_may_be_a_number(tmp_path: Path) -> None:
-    assert make_settings(precision=16).precision == "16"
+    assert make_settings(method="bce", precision=16).precision == "16"
     with pytest.raises(InputError, match="precision"):
-        make_settings(precision=8)
+        make_settings(method="bce", precision=8)
 
 
 def test_devices() -> None:

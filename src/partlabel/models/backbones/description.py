@@ -47,7 +47,6 @@ def describe(name: str, size: int | None = None) -> Description:
     parameters = sum(parameter.numel() for parameter in backbone.parameters())
     height, width = backbone.grid
     positions = f"{height} x {width} positions, {backbone.channels} channels"
-    cached = 2 * backbone.channels
     mean, std = _numbers(backbone.mean), _numbers(backbone.std)
     return Description(
         name,
@@ -56,8 +55,8 @@ def describe(name: str, size: int | None = None) -> Description:
             "pooling": backbone.pooling,
             "sizes": _sizes(name),
             f"map at {size}": positions,
-            "cache": f"{cached / 1e3:.1f} KB per image pooled, "
-            f"{cached * height * width / 1e3:.0f} KB per image as maps",
+            "cache": f"{4 * backbone.channels / 1e3:.1f} KB per image pooled, "
+            f"{2 * backbone.channels * height * width / 1e3:.0f} KB per image as maps",
             "--unfreeze last": _trained_part(name, size),
             "images": f"mean {mean}, std {std}, resized by {backbone.interpolation}",
             "weights": _weights(name),

@@ -57,7 +57,7 @@ class CachedMaps:
     """Cached maps of n images, as batches for a model.
 
     Args:
-        maps: m records in half precision, read on demand.
+        maps: m records, read on demand.
         choices: for each view the records [n, k] of each image to draw from, -1 for a broken image.
             A view that is missing here is the same as the clean view.
         ids: [n] names of the images. Random draws depend on them.
@@ -151,7 +151,7 @@ def cached_maps(
         backbone: the network whose frozen part is cached.
         pictures: the images.
         cache: folder that holds the caches of all backbones.
-        pooled: cache only the mean of each map over its positions, [D, 1, 1].
+        pooled: cache only the mean of each map over its positions, [D, 1, 1], in single precision.
         bank: views to cache in addition to the clean one.
         workers: processes that decode images; 0 to decode in this process, None to choose.
         progress: called with the number of maps computed so far and the number of missing maps.
@@ -188,7 +188,7 @@ def _open_store(backbone: Backbone, cache: Path, *, pooled: bool) -> MapStore:
         shape = tuple(backbone.lower_maps(blank.to(backbone.device)).shape[1:])
     name = f"{backbone.name}-{_fingerprint(backbone)}"
     if pooled:
-        return MapStore(cache / f"{name}-pooled", (shape[0], 1, 1))
+        return MapStore(cache / f"{name}-means", (shape[0], 1, 1), np.float32)
     return MapStore(cache / name, shape)
 
 
@@ -208,9 +208,10 @@ def _fill_store(
     def compute(images: Tensor) -> NDArray[Any]:
         with torch.inference_mode(), backbone.autocast():
             maps = backbone.lower_maps(images.to(backbone.device)).float()
-        if pooled:
-            maps = maps.mean(dim=(2, 3), keepdim=True)
-        return np.asarray(maps.clamp(-_LARGEST, _LARGEST).half().cpu().numpy())
+        maps = maps.clamp(-_LARGEST, _LARGEST).half().cpu().contiguous()
+        if pooled:  # exactly the means of the maps that would be cached otherwise
+            maps = maps.float().mean(dim=(2, 3), keepdim=True)
+        return np.asarray(maps.numpy())
 
     contents = [content_key(path) for path in pictures.paths]
     clean = fill(store, pictures, contents, compute, broken=broken, **options)

@@ -40,6 +40,7 @@ from partlabel.images.batches import Rows, in_batches
 from partlabel.images.pictures import Pictures
 from partlabel.models.features.housekeeping import IN_USE, make_room
 
+_KINDS = ("float16", "float32", "uint8")  # data types of a record
 _DIGEST = 16  # bytes of a content hash
 _ENTRY = np.dtype([("key", f"V{_DIGEST}"), ("checksum", "<u4")])  # of the index
 _REMOVED = bytes(_DIGEST)  # the key of a record that was found to be damaged
@@ -140,7 +141,7 @@ class MapStore:
     Args:
         folder: folder of the store; created if it does not exist.
         shape: shape of a record, such as (D, H, W).
-        kind: data type: half precision for features, bytes for pixels.
+        kind: data type: half precision for maps, single for their means, bytes for pixels.
         use: whether this counts as a use of the store, whose time decides what is removed first.
     """
 
@@ -265,7 +266,7 @@ def open_store(folder: Path, *, use: bool = True) -> MapStore:
     try:
         about = json.loads(path.read_bytes())
         shape = tuple(int(size) for size in about["shape"])
-        if not shape or min(shape) < 1 or about["kind"] not in ("float16", "uint8"):
+        if not shape or min(shape) < 1 or about["kind"] not in _KINDS:
             raise ValueError("another shape or data type than those of a store")
         return MapStore(folder, shape, np.dtype(about["kind"]).type, use=use)
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -6,11 +6,14 @@ import io
 import json
 import re
 import warnings
+import zipfile
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
+
 from attacks.harness import Failure
-from attacks.oracles import ORACLES, Labels, Refused, Unclear
+from attacks.oracles import ORACLES, Labels, Refused, Unclear, unpacked
 from partlabel import LabelTable, write_labels
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.cli import main
@@ -24,6 +27,15 @@ _TEXT = {
     "csv": "image,split,cat,dog\na.jpg,train,1,0\nb.jpg,val,,1\nc d.jpg,,yes,no\né.jpg,val,0,NaN\n",
     "csv-quoted": 'image;"the cat";dog\n"a;b.jpg";1.0;0\n"say ""hi""";;1\n"x";0;0.0\n',
     "cells": "image,class,value,score,source\na,cat,1,0.5,model\nb,dog,,0.1,\nb,cat,0,1,human\n",
+    "tags": "image,split,tag\na.jpg,train,cat\na.jpg,train,dog \nb.jpg,val,cat\nc d.jpg,val,\n",
+    "lists": "image,tags\na,cat;dog\nb,\nc, dog ;bird\n",
+    "lists-quoted": 'image,labels,by\na,"cat, dog",x\nb,"[""cat"", ""d;g""]",y\n',
+    "lists-json": 'image,tags\na,"[""cat"", ""dog""]"\nb,[]\nc,"[""d;g""]"\n',
+    "lists-lines": '{"image": "a", "labels": ["cat", "dog"]}\n{"image": "b", "labels": "cat"}\n',
+    "names": "a.jpg\nb c.png\n\na.jpg\n",
+    "cvat": "<annotations><meta><labels><label><name>cat</name></label></labels></meta>\n"
+    '<image id="0" name="a.jpg"><tag label="cat"/><box label="dog" xtl="1"/></image>\n'
+    '<image id="1" name="b.jpg"></image></annotations>',
     "open-images": "ImageID,Source,LabelName,Confidence\n"
     "a,machine,/m/1,0.3\nb,v,/m/2,1\nb,v,/m/1,0\n",
     "hf": '{"file_name": "a", "cat": 1, "dog": null}\n{"file_name": "b", "cat": 0, "dog": true}\n',
@@ -58,7 +70,37 @@ for _format, _more in (("coco", {}), ("lvis", {"neg_category_ids": [2]})):
         },
         indent=1,
     )
-_SUFFIXES = {"hf": ".jsonl", "coco": ".json", "lvis": ".json", "label-studio": ".json"}
+_DATASET_INFO = json.dumps(
+    {
+        "features": {
+            "image": {"dtype": "string", "_type": "Value"},
+            "labels": {
+                "feature": {"names": ["cat", "dog"], "_type": "ClassLabel"},
+                "_type": "Sequence",
+            },
+        }
+    }
+).encode()
+_FORMAT_OF_SAMPLE = re.compile(r"-(quoted|parquet|json|lines|gzip|zstd|xlsx)$")
+_SUFFIXES = {
+    "names": ".txt",
+    "cvat": ".xml",
+    "lists-lines": ".jsonl",
+    "hf": ".jsonl",
+    "coco": ".json",
+    "lvis": ".json",
+    "label-studio": ".json",
+}
+_NOT_WRITTEN = ("open-images", "voc", "hf", "names", "folders", "hf-disk", "hf-disk-lists")
+_COMPARED = (
+    "csv",
+    "json",
+    "jsonl",
+    "txt",
+    "xml",
+    "gz",
+    "xlsx",
+)  # the ends of files that oracles read
 _SPECIAL = (
     b"\0 \" ' , ; \t \n \r \r\n \xff \xc3 [ ] { } : \\ \\u0000 \\ud800 1 0 -1 2 1e999 1e-400 NaN "
     b"Infinity null true \xef\xbb\xbf \xff\xfe 0_1 1_0 \xd9\xa1 0x1 1.00 +1 .5 yes NO 99999999999 "
@@ -79,7 +121,56 @@ def prepare(folder: Path) -> dict[str, tuple[str, bytes]]:
     ):
         write_labels(table, folder / file, format)
         samples[name] = (file, (folder / file).read_bytes())
+    for name, file in (("tags-gzip", "t.csv.gz"), ("tags-zstd", "t.tsv.zst")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartlabelWarning)
+            write_labels(table, folder / file, "tags")
+        samples[name] = (file, (folder / file).read_bytes())
+    samples["hf-disk-lists"] = ("dataset_info.json", _DATASET_INFO)
+    samples["csv-xlsx"] = ("t.xlsx", _workbook())
     return samples
+
+
+def _workbook() -> bytes:
+    """An Excel file with one sheet, whose parts are not compressed."""
+    cells = "".join(
+        f'<row r="{i + 1}">{"".join(_cell(i, j, text) for j, text in enumerate(row))}</row>'
+        for i, row in enumerate((("image", "cat", "dog"), ("a", "1", ""), ("b", "0", "1")))
+    )
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    links = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006/relationships"
+    parts = {
+        "_rels/.rels": f'<Relationships xmlns="{package}"><Relationship Id="rId1" '
+        f'Type="{links}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{links}"><sheets>'
+        '<sheet name="s" sheetId="1" r:id="rId1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}"><Relationship Id="rId1" '
+        f'Type="{links}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData>'
+        "</worksheet>",
+    }
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as target:
+        for part, text in parts.items():
+            target.writestr(part, text)
+    return archive.getvalue()
+
+
+def _cell(row: int, column: int, text: str) -> str:
+    return f'<c r="{"ABC"[column]}{row + 1}" t="inlineStr"><is><t>{text}</t></is></c>'
+
+
+def _mutate_workbook(content: bytes, rng: Random) -> bytes:
+    """Mutate one part and store it with the right checksum, or mutate the archive itself."""
+    if rng.random() < 0.3:
+        return mutate(content, rng)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(archive, "w") as new:
+        chosen = rng.choice([*old.namelist(), *["xl/worksheets/sheet1.xml"] * 8])
+        for part in old.namelist():
+            new.writestr(part, mutate(old.read(part), rng) if part == chosen else old.read(part))
+    return archive.getvalue()
 
 
 def mutate(content: bytes, rng: Random) -> bytes:
@@ -145,15 +236,18 @@ def attack(samples: dict[str, tuple[str, bytes]], folder: Path, rng: Random) -> 
     """Read one mutated file, through the function or through a command."""
     sample = rng.choice(sorted(samples))
     file, content = samples[sample]
-    content = mutate(content, rng)
+    content = (_mutate_workbook if sample == "csv-xlsx" else mutate)(content, rng)
     path = folder / file
     if sample == "voc":
         path = folder / "voc"
         path.mkdir()
         (path / "a.xml").write_bytes(content)
+    elif sample == "hf-disk-lists":
+        path = folder / "dataset"
+        _write_dataset(path, content, rng)
     else:
         path.write_bytes(content)
-    format = rng.choice((None, None, sample.removesuffix("-quoted").removesuffix("-parquet")))
+    format = rng.choice((None, None, _FORMAT_OF_SAMPLE.sub("", sample)))
     if rng.random() < 0.03:
         format = rng.choice(list(FORMATS))
     if rng.random() < _COMMANDS:
@@ -170,9 +264,26 @@ def attack(samples: dict[str, tuple[str, bytes]], folder: Path, rng: Random) -> 
     for warning in caught:
         if not issubclass(warning.category, PartlabelWarning):
             raise Failure(f"{warning.category.__name__}: {warning.message}")
-    if reading is not None and file.endswith(("csv", "json", "jsonl")) and sample != "voc":
+    if (
+        reading is not None
+        and file.endswith(("csv", "json", "jsonl", "txt", "xml"))
+        and sample != "voc"
+    ):
         labels = known(reading.table)
         compare(reading.notes.format, content, labels)
+
+
+def _write_dataset(folder: Path, info: bytes, rng: Random) -> None:
+    """A dataset on disk with this information about its columns; its rows may be damaged too."""
+    folder.mkdir()
+    (folder / "dataset_info.json").write_bytes(info)
+    sink = io.BytesIO()
+    table = pa.table({"image": ["a", "b"], "labels": [[0, 1], [1]]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    rows = sink.getvalue()
+    damaged = mutate(rows, rng) if rng.random() < 0.5 else rows
+    (folder / "data-00000-of-00001.arrow").write_bytes(damaged)
 
 
 def known(table: LabelTable) -> Labels:
@@ -189,9 +300,10 @@ def known(table: LabelTable) -> Labels:
 
 def compare(format: str, content: bytes, labels: Labels) -> None:
     """Raise if the oracle of the format reads other labels, or refuses the file."""
-    if format not in ORACLES or (format == "hf" and not _is_json(content)):
-        return
     try:
+        content = unpacked(content)
+        if format not in ORACLES or (format == "hf" and not _is_json(content)):
+            return
         expected = ORACLES[format](content)
     except Unclear:
         return
@@ -208,7 +320,20 @@ def _is_json(content: bytes) -> bool:
 def _call(path: Path, format: str | None, folder: Path, rng: Random) -> None:
     """A command: exit code 0 or 2, a message without control characters, no labels changed."""
     words = [str(path), *(["--format", format] if format else []), "--unlisted", "unknown"]
-    to = rng.choice(("csv", "cells", "arrow", "coco", "lvis", "label-studio", "chexpert"))
+    to = rng.choice(
+        (
+            "csv",
+            "cells",
+            "arrow",
+            "coco",
+            "lvis",
+            "label-studio",
+            "chexpert",
+            "tags",
+            "lists",
+            "cvat",
+        )
+    )
     out = folder / f"out.{to}"
     other = folder / "other.csv"
     other.write_text("image,cat,new\na.jpg,1,0\nz.jpg,,1\n")
@@ -229,9 +354,16 @@ def _call(path: Path, format: str | None, folder: Path, rng: Random) -> None:
         raise Failure(f"partlabel {' '.join(words)}: raw control characters: {text!r}")
     if code == 2 and str(path) not in text and str(out) not in text and "format" not in text:
         raise Failure(f"partlabel {' '.join(words)}: no file in the message: {text!r}")
-    if code == 0 and words[0] == "convert" and to in ("csv", "cells", "arrow", "lvis"):
+    lists_presences = to in ("coco", "tags", "lists", "cvat")
+    if (
+        code == 0
+        and words[0] == "convert"
+        and (lists_presences or to in ("csv", "cells", "arrow", "lvis"))
+    ):
         before = known(read(path, format, "unknown").table)
         after = known(read(out, to, "unknown").table)
+        if lists_presences:
+            before = {cell: value for cell, value in before.items() if value > 0}
         if before != after:
             raise Failure(f"partlabel {' '.join(words)}: {before} became {after}")
     if code and out.exists():

@@ -6,12 +6,16 @@ file too; ``Unclear`` means that the documentation does not say what the file me
 
 import codecs
 import csv
+import gzip
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
+from xml.dom import minidom
+from xml.etree import ElementTree
 
 Labels = dict[tuple[str, str], int]
 
@@ -99,7 +103,7 @@ def read_csv(content: bytes) -> Labels:
 
 
 def read_cells(content: bytes) -> Labels:
-    """``image,class,value,score,source``."""
+    """``image,class,value,score,source``; a human's label counts more than a model's."""
     header, records = _table(content)
     _require(all(header.count(name) == 1 for name in ("image", "class", "value")))
     rows = [dict(zip(header, record, strict=True)) for record in records]
@@ -107,7 +111,18 @@ def read_cells(content: bytes) -> Labels:
         score = row.get("score", "").strip()
         _require(not score or (_NUMBER.fullmatch(score) and 0 <= float(score) <= 1))
         _require(row.get("source", "").strip() in ("", "human", "model"))
-    return _collect((row["image"], row["class"].strip(), _word(row["value"])) for row in rows)
+    statements = []
+    for row in rows:
+        image, name, value = row["image"], row["class"].strip(), _word(row["value"])
+        if image and name:
+            statements.append((image, name, value, row.get("source", "").strip() == "model"))
+        else:  # the name of an image or of a class, without a label
+            _require((image or name) and not value and not row.get("score", "").strip())
+    human = {(image, name) for image, name, value, model in statements if value and not model}
+    return _collect(
+        (image, name, 0 if model and (image, name) in human else value)
+        for image, name, value, model in statements
+    )
 
 
 def read_open_images(content: bytes) -> Labels:
@@ -183,6 +198,160 @@ def read_hf(content: bytes) -> Labels:
     return _wide(header, rows, header.index("file_name"), split)
 
 
+_IMAGE = [
+    "image",
+    "filename",
+    "file_name",
+    "file",
+    "filepath",
+    "path",
+    "photo",
+    "picture",
+    "img",
+    "image_id",
+    "image_name",
+    "id",
+]
+_TAG = ["tag", "label", "class", "category", "tags", "labels", "classes", "categories", "keywords"]
+
+
+def _tag_rows(content: bytes) -> list[tuple[str, str]]:
+    """Image and cell of tags of each record."""
+    header, records = _table(content)
+    lower = [name.lower() for name in header]
+    images = [lower.index(name) for name in _IMAGE if name in lower]
+    tags = [i for i, name in enumerate(lower) if name in _TAG]
+    _require(images and len(tags) == 1)
+    image, split = images[0], lower.index("split") if "split" in lower else None
+    splits: dict[str, str] = {}
+    for record in records:
+        _require(record[image])
+        if split is not None:
+            _require(splits.setdefault(record[image], record[split]) == record[split])
+    return [(record[image], record[tags[0]]) for record in records]
+
+
+def _trim(text: str) -> str:
+    """Without blanks at both ends; what counts as one besides the usual ones is not documented."""
+    if text.strip() != text.strip(" \t\r\n"):
+        raise Unclear
+    return text.strip()
+
+
+def read_tags(content: bytes) -> Labels:
+    """``image,[split,]tag``."""
+    return _collect((image, _trim(tag), 1) for image, tag in _tag_rows(content) if _trim(tag))
+
+
+def read_lists(content: bytes) -> Labels:
+    """Lists in cells or in JSON lines."""
+    text = _text(content)
+    if text.lstrip().startswith(("{", "[")):
+        return _listed_objects(text)
+    rows = _tag_rows(content)
+    cells = [_trim(cell) for _, cell in rows if _trim(cell)]
+    statements: list[tuple[str, str, int]] = []
+    is_json = bool(cells) and all(cell[0] == "[" and cell[-1] == "]" for cell in cells)
+    if any("\n" in cell or "\r" in cell for cell in cells):
+        raise Unclear
+    mark = next((m for m in ";|," if any(m in cell for cell in cells)), None)
+    for image, cell in rows:
+        parts: Any = [cell] if mark is None else cell.split(mark)
+        if is_json:
+            parts = _json(cell) if _trim(cell) else []
+            _require(isinstance(parts, list) and all(isinstance(part, str) for part in parts))
+        statements += [(image, _trim(part), 1) for part in parts if _trim(part)]
+    return _collect(statements)
+
+
+def _listed_objects(text: str) -> Labels:
+    statements: list[tuple[str, str, int]] = []
+    splits: dict[str, str] = {}
+    for line in re.split("\r\n|\r|\n", text):
+        if not line.strip():
+            continue
+        item = _json(line)
+        _require(isinstance(item, dict))
+        images = [item[name] for name in _IMAGE if name in item]
+        tags = [item[name] for name in _TAG if item.get(name) is not None]
+        _require(images and isinstance(images[0], str) and images[0] and len(tags) < 2)
+        split = item.get("split") or ""
+        _require(isinstance(split, str) and splits.setdefault(images[0], split) == split)
+        names = tags[0] if tags else []
+        names = [names] if isinstance(names, str) else names
+        _require(isinstance(names, list) and all(isinstance(name, str) for name in names))
+        statements += [(images[0], _trim(name), 1) for name in names if _trim(name)]
+    return _collect(statements)
+
+
+def read_names(content: bytes) -> Labels:
+    """A name per line: nothing is known."""
+    _text(content)
+    return {}
+
+
+def read_cvat(content: bytes) -> Labels:
+    """Tags and shapes of images are present."""
+    try:
+        root = minidom.parseString(content).documentElement
+    except Exception:
+        raise Refused from None
+    _require(root is not None and root.tagName == "annotations")
+    statements: list[tuple[str, str, int]] = []
+    images: set[str] = set()
+    for image in root.childNodes if root is not None else ():
+        if not isinstance(image, minidom.Element) or image.tagName != "image":
+            continue
+        name = image.getAttribute("name")
+        _require(name and name not in images)
+        images.add(name)
+        items = [item for item in image.childNodes if isinstance(item, minidom.Element)]
+        statements += [(name, item.getAttribute("label").strip(), 1) for item in items]
+    return _collect(statements)
+
+
+def unpacked(content: bytes) -> bytes:
+    """The text in a compressed file or in a sheet; other content is returned as it is."""
+    try:
+        if content.startswith(b"\x1f\x8b"):
+            return gzip.decompress(content)
+        if content.startswith(b"PK"):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                return _sheet(archive.read("xl/worksheets/sheet1.xml"))
+    except Unclear:
+        raise
+    except Exception:
+        raise Unclear from None
+    return content
+
+
+def _sheet(content: bytes) -> bytes:
+    """A sheet of texts in the first three columns as CSV; anything else is unclear."""
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    lines = []
+    for number, row in enumerate(ElementTree.fromstring(content)[0], start=1):
+        fields = ["", "", ""]
+        if row.tag != f"{space}row" or row.get("r") != str(number):
+            raise Unclear
+        for cell in row:
+            name, tags = cell.get("r", ""), [item.tag for item in cell.iter()]
+            value = "".join(cell.itertext())
+            position = "ABC".index(name[0])
+            is_plain = tags == [f"{space}{tag}" for tag in ("c", "is", "t")]
+            is_plain = is_plain and name[1:] == str(number)
+            is_plain = is_plain and (cell[0][0].text or "") == value
+            is_odd = re.search(r"[^ -~]", value) or "_x" in value or value != value.strip()
+            if cell.get("t") != "inlineStr" or not is_plain or is_odd or fields[position]:
+                raise Unclear
+            fields[position] = value
+        lines.append(fields if any(fields) else [])
+    if not all(any(fields[i] for fields in lines if fields) for i in range(3)):
+        raise Unclear
+    text = io.StringIO()
+    csv.writer(text).writerows(lines)
+    return text.getvalue().encode()
+
+
 def _plain(value: object) -> str:
     if value is None or isinstance(value, bool | str):
         return "" if value is None else str(int(value)) if isinstance(value, bool) else value
@@ -192,6 +361,10 @@ def _plain(value: object) -> str:
 ORACLES: dict[str, Callable[[bytes], Labels]] = {
     "csv": read_csv,
     "cells": read_cells,
+    "tags": read_tags,
+    "lists": read_lists,
+    "names": read_names,
+    "cvat": read_cvat,
     "open-images": read_open_images,
     "coco": read_coco,
     "lvis": read_lvis,

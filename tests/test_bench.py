@@ -27,6 +27,7 @@ from partlabel.output.bench.spec import (
     combinations,
     edge_warnings,
     read_table,
+    strategy_of,
 )
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.run import Run
@@ -455,3 +456,17 @@ def test_a_figure_of_zero_counts_in_the_gap() -> None:
     high = [result("high", 0, 0.4), result("high", 1, 0.6)]
     text = tables([*low, *own, *high], ["OF1"], "low", "high").markdown()
     assert "| own | 33.33 |" in text  # and not 0, as over the second seed alone
+
+
+def test_strategies_with_options_have_titles_and_reach_the_simulation() -> None:
+    strategies = [
+        {"strategy": "merged"},
+        {"strategy": "merged", "parts": 3},
+        {"strategy": "mixed", "full": 0.5, "tags": 0.25},
+    ]
+    methods = [{"name": "bce", "method": "bce"}]
+    spec = Spec.model_validate({"strategies": strategies, "methods": methods})
+    titles = [combination.strategy for combination in combinations(spec)]
+    assert titles == ["merged", "merged-parts3", "mixed-full0.5-tags0.25"]
+    assert strategy_of(spec, titles[1]).options == {"parts": 3}
+    assert strategy_of(spec, "single-positive").options == {}

@@ -53,7 +53,9 @@ def test_inspect_reports_contradictions_where_convert_stops(
     assert "none present or absent" in text
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "format", [n for n, format in FORMATS.items() if format.writable and n != "names"]
+)
 def test_convert_to_each_format_and_back(
     format: str, labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +109,7 @@ def test_simulate(strategy: str, labels: Path, tmp_path: Path) -> None:
     call += ["--proportion", "0.5"] if proportion else []
     assert main([*call, "--split", "train", "--holdout", "0.2"]) == 0
     expected = simulate.hide(read_labels(labels), strategy, proportion, 7, "train", 0.2)
-    assert read_labels(hidden) == expected
+    assert read_labels(hidden) == expected.without_origins()  # csv does not keep them
     assert expected.in_split("holdout").sum() == 6
 
 

@@ -162,7 +162,7 @@ def test_the_command_writes_labels_and_evidence(
     assert (
         (tmp_path / "done.suspects.csv")
         .read_text()
-        .startswith("image,class,value,score,trained_on\n")
+        .startswith("image,class,value,score,trained_on,asked\n")
     )
     alone = dataset.complete(run, 0.9, guarantee="class")
     assert {basis for _, basis, _ in alone.groups()} == {"class"}

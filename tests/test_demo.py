@@ -7,6 +7,7 @@ import pytest
 from partlabel import read_labels
 from partlabel.cli import main
 from partlabel.cli import tour as demo
+from partlabel.labels import merge
 from partlabel.labels.scenes import World
 
 
@@ -28,7 +29,9 @@ def test_demo(
     assert "epoch 1/" in (folder / "training.log").read_text()
     for name in ("completed.png", "run-em-apl/report.html", "completed.csv"):
         assert (folder / name).stat().st_size > 1000
-    teams = read_labels(folder / "team-a.csv").with_splits(None)
-    merged = teams.merge(read_labels(folder / "team-b.json"))
-    assert merged == read_labels(folder / "merged.csv").with_splits(None)
+    files = [("team-a.csv", None), ("team-b.json", "absent"), ("web.csv", "unknown")]
+    tables = [read_labels(folder / name, unlisted=unlisted) for name, unlisted in files]
+    merged = read_labels(folder / "merged.csv")
+    assert merged.origins == ["team-a", "team-b", "web"]
+    assert merged.without_origins() == merge(tables)
     assert main(["demo", "--out", str(folder)]) == 2

@@ -16,6 +16,7 @@ import partlabel
 from partlabel import LabelTable, read_labels, scenes, simulate, write_labels
 from partlabel.base.errors import PartlabelWarning
 from partlabel.cli import app, main
+from partlabel.labels.merge_plan import read_plan
 from partlabel.learning.methods import METHODS
 from partlabel.models.heads import HEADS
 from partlabel.output.bench import read_spec
@@ -59,6 +60,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_labels(simulate.partial(full, 0.6, seed=0), folder / "labels.csv")
     more = LabelTable(["000000.png", "000200.png"], ["cow"], [[1], [-1]])
     write_labels(more, folder / "more-labels.csv")
+    (folder / "difficult.csv").write_text(f"image,class\n000000.png,{full.classes[0]}\n")
+    (folder / "corrected.csv").write_text(f"image,class,value\n000000.png,{full.classes[0]},1\n")
     return folder
 
 
@@ -75,6 +78,9 @@ def test_code_runs(page: Path, data: Path, tmp_path: Path, monkeypatch: pytest.M
         if language == "csv":
             Path("example.csv").write_text(text)
             read_labels("example.csv")
+        elif language == "yaml" and text.startswith("files:"):
+            Path("merge.yaml").write_text(text)
+            read_plan(Path("merge.yaml"))
         elif language == "yaml":
             Path("spec.yaml").write_text(text)
             read_spec(Path("spec.yaml"))

@@ -14,13 +14,26 @@ from hypothesis import strategies as st
 from partlabel import LabelTable, read_labels, write_labels
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.labels.formats import FORMATS
-from tables import tables
+from tables import names, tables
+
+_tagged = tables(values=(0, 1), unlabelled=False, in_order=True, splits=True)
+_complete_tags = tables(values=(-1, 1), unlabelled=False, in_order=True, splits=True)
+_without_classes = st.lists(names, max_size=6, unique=True).map(
+    lambda ids: LabelTable(ids, [], np.zeros((len(ids), 0)))
+)
 
 # format, file name, the tables that the format can hold, arguments for reading
 CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
     ("csv", "t.csv", tables(splits=True), {}),
-    ("cells", "t.csv", tables(scores=True, unlabelled=False, in_order=True), {}),
-    ("cells", "t.parquet", tables(scores=True, unlabelled=False, in_order=True), {}),
+    ("cells", "t.csv", tables(scores=True, origins=True, splits=True), {}),
+    ("cells", "t.parquet", tables(scores=True, origins=True, splits=True), {}),
+    ("tags", "t.csv", _tagged, {"unlisted": "unknown"}),
+    ("tags", "t.tsv.gz", _complete_tags, {"unlisted": "absent"}),
+    ("lists", "t.csv", _tagged, {"unlisted": "unknown"}),
+    ("lists", "t.tsv.zst", _complete_tags, {"unlisted": "absent"}),
+    ("lists", "t.jsonl", _tagged, {"unlisted": "unknown"}),
+    ("lists", "t.jsonl.gz", _complete_tags, {"unlisted": "absent"}),
+    ("names", "t.txt", _without_classes, {}),
     ("open-images", "t.csv", tables(unlabelled=False, in_order=True), {}),
     ("coco", "t.json", tables(values=(0, 1)), {"unlisted": "unknown"}),
     ("coco", "t.json", tables(values=(-1, 1)), {"unlisted": "absent"}),
@@ -28,11 +41,13 @@ CASES: list[tuple[str, str, st.SearchStrategy[LabelTable], dict[str, Any]]] = [
     ("voc", "t", tables(values=(0, 1), unlabelled=False, in_order=True), {"unlisted": "unknown"}),
     ("voc", "t", tables(values=(-1, 1), unlabelled=False, in_order=True), {"unlisted": "absent"}),
     ("label-studio", "t.json", tables(unlabelled=False, in_order=True, splits=True), {}),
-    ("hf", "t.jsonl", tables(splits=True), {}),
-    ("hf", "t.csv", tables(splits=True), {}),
-    ("hf", "t.parquet", tables(splits=True), {}),
+    ("cvat", "t.xml", tables(values=(0, 1)), {"unlisted": "unknown"}),
+    ("cvat", "t.xml.gz", tables(values=(-1, 1)), {"unlisted": "absent"}),
+    ("hf", "t.jsonl", tables(origins=True, splits=True), {}),
+    ("hf", "t.csv", tables(origins=True, splits=True), {}),
+    ("hf", "t.parquet", tables(origins=True, splits=True), {}),
     ("chexpert", "t.csv", tables(), {}),
-    ("arrow", "t.arrow", tables(scores=True, splits=True), {}),
+    ("arrow", "t.arrow", tables(scores=True, origins=True, splits=True), {}),
 ]
 
 
@@ -58,6 +73,7 @@ def test_round_trip(case: Any, data: st.DataObject) -> None:
         assume(len({Path(i).stem for i in table.ids}) == len(table))
         order = sorted(range(len(table)), key=lambda row: f"{Path(table.ids[row]).stem}.xml")
         table = table.subset(order)
+    if name in ("voc", "tags", "lists"):
         present = (table.dense() == 1).any(axis=0)
         assume(present.all())
     if name == "hf" and ({"file_name", "split"} & set(table.classes) or not len(table)):
@@ -79,7 +95,7 @@ def test_tables_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_lost_order_is_warned_about(tmp_path: Path) -> None:
     table = LabelTable(["b", "a"], ["zebra", "ant"], [[1, 1], [1, 1]])
-    for format in ("cells", "open-images", "label-studio", "voc"):
+    for format in ("open-images", "label-studio", "tags", "lists", "voc"):
         lost = warning_of(table, tmp_path / format, format)
         assert "the order of the classes" in lost
     assert "the order of the images" in lost
@@ -92,7 +108,8 @@ def test_a_tsv_file_has_tabs(tmp_path: Path) -> None:
 
 
 def test_every_format_has_a_case() -> None:
-    assert {case[0] for case in CASES} == set(FORMATS)
+    writable = {name for name, format in FORMATS.items() if format.writable}
+    assert {case[0] for case in CASES} == writable
 
 
 def full() -> LabelTable:
@@ -108,10 +125,13 @@ def test_the_format_is_detected_from_the_content(case: Any, tmp_path: Path) -> N
         warnings.simplefilter("ignore", PartlabelWarning)
         write_labels(full(), tmp_path / file, name)
     unlisted = "absent" if FORMATS[name].lists_only_present else None
+    if name == "names":  # it holds no labels
+        assert read_labels(tmp_path / file).ids == full().ids
+        return
     assert np.array_equal(read_labels(tmp_path / file, unlisted=unlisted).dense(), full().dense())
 
 
-@pytest.mark.parametrize("format", ["coco", "voc"])
+@pytest.mark.parametrize("format", ["coco", "voc", "tags", "lists", "cvat"])
 def test_positives_only_needs_unlisted(format: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartlabelWarning)
@@ -150,7 +170,7 @@ def test_writers_warn_about_lost_information(tmp_path: Path) -> None:
     table = LabelTable(["a", "b"], ["x", "y", "z"], [[1, -1, 0], [0, 0, 0]], ["train", ""])
     assert "between 1 absent label and 4 unknown" in warning_of(table, tmp_path / "t", "coco")
     assert "the splits" in warning_of(table, tmp_path / "t", "lvis")
-    lost = warning_of(table, tmp_path / "t", "cells")
+    lost = warning_of(table, tmp_path / "t", "open-images")
     assert "1 class without entries" in lost
     assert "1 image without entries" in lost
     assert "2 classes" in warning_of(table, tmp_path / "voc", "voc")
@@ -175,6 +195,45 @@ def test_cells_keep_value_score_and_source(tmp_path: Path) -> None:
     table = read_cells(tmp_path, text)
     write_labels(table, tmp_path / "out.csv", "cells")
     assert (tmp_path / "out.csv").read_text() == text
+
+
+def test_cells_keep_images_and_classes_without_labels(tmp_path: Path) -> None:
+    table = LabelTable(["b", "a"], ["zebra", "ant"], [[0, 0], [0, 1]], ["", "test"])
+    write_labels(table, tmp_path / "t.csv", "cells")
+    assert (tmp_path / "t.csv").read_text().splitlines() == [
+        "image,class,value,score,source,split",
+        ",zebra,,,,",
+        ",ant,,,,",
+        "b,,,,,",
+        "a,ant,1,,human,test",
+    ]
+    assert read_labels(tmp_path / "t.csv") == table
+
+
+def test_cells_keep_origins_and_questions(tmp_path: Path) -> None:
+    text = (
+        "image,class,value,score,source,origin,asked,split\n"
+        "a,x,1,,human,north,random,train\na,y,0,,human,,chosen,train\nb,x,0,,human,south,,\n"
+    )
+    table = read_cells(tmp_path, text)
+    assert table.origins == ["north", "south"]
+    assert table.cells.asked_or_not().tolist() == [1, 2, 0]
+    assert table.splits == ["train", ""]
+    write_labels(table, tmp_path / "out.csv", "cells")
+    assert (tmp_path / "out.csv").read_text() == text
+    for format in ("csv", "open-images", "lvis"):
+        lost = warning_of(table, tmp_path / f"{format}.out", format)
+        assert "the origins of 2 labels" in lost
+        assert "that 2 labels were asked for" in lost
+
+
+def test_other_columns_of_cells_are_ignored_and_noted(tmp_path: Path) -> None:
+    from partlabel.labels.formats import read
+
+    (tmp_path / "t.csv").write_text("image,class,value,score,trained_on\na,x,1,0.5,yes\n")
+    reading = read(tmp_path / "t.csv")
+    assert (reading.notes.format, reading.table.dense().tolist()) == ("cells", [[1]])
+    assert reading.notes.remarks == ["columns that are ignored: 'trained_on'"]
 
 
 def test_the_format_of_a_new_file_depends_on_its_name(tmp_path: Path) -> None:

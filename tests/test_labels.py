@@ -13,7 +13,7 @@ import partlabel
 from partlabel import ABSENT, PRESENT, UNKNOWN, LabelTable
 from partlabel.base.errors import InputError
 from partlabel.labels import Names
-from partlabel.labels.cells import from_triples
+from partlabel.labels.cells import Details, from_triples
 from tables import names, tables
 
 
@@ -153,7 +153,7 @@ def test_with_classes() -> None:
         small().with_classes(["dgo"])
 
 
-@given(tables(scores=True, splits=True))
+@given(tables(scores=True, origins=True, splits=True))
 def test_save_and_open(table: LabelTable) -> None:
     import tempfile
 
@@ -222,8 +222,7 @@ def test_merge_scores_and_sources() -> None:
             np.array([0]),
             np.array([value], np.int8),
             (1, 1),
-            np.array([score], np.float32),
-            np.array([source], np.int8),
+            Details(np.array([score], np.float32), np.array([source], np.int8)),
         )
         return LabelTable.from_cells(["a"], ["x"], cells)
 
@@ -256,7 +255,7 @@ def test_merge_splits() -> None:
         a.merge(b, "their")  # type: ignore[arg-type]
 
 
-@given(tables(scores=True, splits=True))
+@given(tables(scores=True, origins=True, splits=True))
 def test_merge_with_itself_changes_nothing(table: LabelTable) -> None:
     assert table.merge(table) == table
     assert table.merge(table.subset([])) == table

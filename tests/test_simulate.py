@@ -109,6 +109,7 @@ def test_results_do_not_depend_on_order_or_on_other_images(
         lambda t: simulate.partial(t, proportion, seed, per_image=True),
         lambda t: simulate.noisy(t, proportion, seed),
         lambda t: simulate.single_positive(t, seed),
+        lambda t: simulate.mixed(t, seed),
     ]
     for hide in hiders:
         assert hide(table).subset(order) == hide(part)
@@ -118,6 +119,40 @@ def test_a_seed_repeats_and_another_seed_differs() -> None:
     table = big()
     assert simulate.partial(table, 0.5, 1) == simulate.partial(table, 0.5, 1)
     assert simulate.partial(table, 0.5, 1) != simulate.partial(table, 0.5, 2)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_merged_labels_each_part_for_its_own_classes(parts: int) -> None:
+    table = big()
+    merged = simulate.merged(table, seed=0, parts=parts)
+    known, truth = merged.dense() != 0, table.dense()
+    assert np.array_equal(merged.dense(), np.where(known, truth, 0))
+    patterns, images = np.unique(known, axis=0, return_counts=True)
+    assert len(patterns) == parts
+    assert (patterns.sum(axis=0) == 1).all()  # each class belongs to one part
+    assert np.ptp(patterns.sum(axis=1)) <= 1
+    share = 1 / parts
+    assert np.abs(images / len(table) - share).max() < 4 * np.sqrt(share / len(table))
+    names = [f"part {number + 1}" for number in range(parts)]
+    assert merged.origins == names
+    for row, codes in zip(known[:50], (merged.subset([i]) for i in range(50)), strict=True):
+        assert len(set(codes.cells.origins_or_none().tolist())) == 1
+        assert row.sum() == len(codes.cells.values)
+
+
+def test_mixed_has_full_images_tags_and_nothing() -> None:
+    table = big()
+    mixed = simulate.mixed(table, seed=0, full=0.2, tags=0.5)
+    known = (mixed.dense() != 0).sum(axis=1)
+    has_positive = (table.dense() == 1).any(axis=1)
+    assert abs((known == 10).mean() - 0.2) < 0.03
+    assert abs((known == 1).mean() - 0.5 * has_positive.mean()) < 0.03
+    assert set(known.tolist()) == {0, 1, 10}
+    tags = mixed.cells.where(mixed.cells.origins_or_none() == 2)
+    assert mixed.origins == ["full", "tags"]
+    assert (tags.values == 1).all()
+    assert np.diff(tags.starts).max() == 1
+    assert (known[np.diff(tags.starts) == 0] != 1).all()
 
 
 def test_hide_in_one_split_with_holdout() -> None:
@@ -154,6 +189,11 @@ def test_hide_adds_splits_to_a_table_without_them() -> None:
         ({"strategy": "dense", "proportion": 0.1, "per_image": True}, "--per-image is for"),
         ({"strategy": "partial", "proportion": 0.1, "holdout": 2}, "holdout is 2"),
         ({"strategy": "partial", "proportion": 0.1, "split": "train"}, "no splits"),
+        ({"strategy": "mixed", "parts": 2}, "--parts is for the strategy 'merged'"),
+        ({"strategy": "merged", "parts": 1}, "whole number from 2"),
+        ({"strategy": "merged", "parts": 11}, "11 parts need as many classes"),
+        ({"strategy": "mixed", "full": 0.7, "tags": 0.4}, "together at most 1"),
+        ({"strategy": "merged", "prts": 2}, "did you mean 'parts'"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, object], message: str) -> None:

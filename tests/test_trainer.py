@@ -166,14 +166,13 @@ def test_labels_of_a_model_keep_their_source_and_are_not_evaluated_on(
     cells = table.cells
     sources = np.zeros(len(cells.values), dtype=np.int8)
     sources[::3] = MODEL
-    mixed = table.with_cells(Cells(cells.starts, cells.columns, cells.values, None, sources))
+    mixed = table.with_cells(cells.with_details(sources=sources))
     run = train(mixed, scene / "images", tmp_path / "r", method="bce", epochs=1, **TINY)
     completed = complete(run, 0.9).table
     assert np.array_equal(completed.cells.sources_or_human(), sources)
     assert np.array_equal(completed.dense(), table.dense())
     model_cells = cells.where(sources == MODEL)
-    model_cells = Cells(model_cells.starts, model_cells.columns, model_cells.values, None,
-                        np.full(len(model_cells.values), MODEL, np.int8))  # fmt: skip
+    model_cells = model_cells.with_details(sources=np.full(len(model_cells.values), MODEL, np.int8))
     with pytest.raises(InputError, match="labels given by humans"):
         evaluate_run(run, table.with_cells(model_cells), scene / "images")
     human_labels = table.with_cells(cells.where(sources == HUMAN))

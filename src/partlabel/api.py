@@ -7,14 +7,14 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 from partlabel.base.errors import InputError, PartlabelWarning, one_of
 from partlabel.images.folder import list_images
 from partlabel.judging import scoring
 from partlabel.judging.completion import Completion, complete_run
 from partlabel.labels import LabelTable
-from partlabel.labels.formats import read_labels
+from partlabel.labels.formats import ReadKeywords, ReadOptions, read_options, read_with
 from partlabel.labels.formats.boxes import read_boxes
 from partlabel.learning.teachers import read_teacher
 from partlabel.metrics import Evaluation
@@ -80,12 +80,12 @@ def evaluate(
     split: str | None = None,
     threshold: float | None = None,
     own_thresholds: bool = False,
-    format: str | None = None,
-    unlisted: str | None = None,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
     teachers: Sequence[PathLike] = (),
     cache: PathLike | None = None,
+    reading: ReadOptions | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> Evaluation:
     """Measure a run on known labels. Labels that a model filled in are left out.
 
@@ -99,17 +99,19 @@ def evaluate(
         split: measure on this split only.
         threshold: a class is predicted from this score on; 0.5 by default.
         own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
-        format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
         features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         teachers: scores of the run's teachers for these images, in the order of the training; none
             for the scores that the run keeps.
         cache: folder of cached features.
+        reading: how to read a label file, see :class:`ReadOptions`.
+        keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
+    options = read_options(reading, dict(keywords))
     if reserved == (labels is not None):
         raise InputError("name a label file to measure on, or --reserved (reserved=True)")
-    if reserved and (split is not None or estimates or format or unlisted):
+    if reserved and (split is not None or estimates or options != ReadOptions()):
         raise InputError(
-            "--split, --estimates, --format and --unlisted have no effect with --reserved"
+            "--split, --estimates and options for reading labels have no effect with --reserved"
         )
     if estimates and (images is not None or cache is not None):
         raise InputError("--images and --cache have no effect with --estimates")
@@ -121,7 +123,7 @@ def evaluate(
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
         return scoring.evaluate_reserved(opened, thresholds)
-    table = _read(labels, format, unlisted)
+    table = _read(labels, options)
     table = table if split is None else table.split(split)
     if estimates:
         return scoring.evaluate_estimates(opened, table, default)
@@ -217,9 +219,9 @@ def report(
     images: PathLike | None = None,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
-    format: str | None = None,
-    unlisted: str | None = None,
     cache: PathLike | None = None,
+    reading: ReadOptions | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> Path:
     """Write ``report.html`` into the folder of a run, one file to send around; returns its path.
 
@@ -233,14 +235,16 @@ def report(
         images: the folder of the images; None for the run's own. The report of a run on features
             shows them too.
         features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
-        format, unlisted: how to read ``truth``, see :func:`partlabel.read_labels`.
         cache: folder of cached features.
+        reading: how to read ``truth``, see :class:`ReadOptions`.
+        keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
-    if truth is None and (format is not None or unlisted is not None):
-        raise InputError("--format and --unlisted have no effect without --truth")
+    options = read_options(reading, dict(keywords))
+    if truth is None and options != ReadOptions():
+        raise InputError("options for reading labels have no effect without --truth")
     return build_report(
         _open(run, images, cache, features, feature_ids),
-        truth=None if truth is None else _read(truth, format, unlisted),
+        truth=None if truth is None else _read(truth, options),
         baseline=None
         if baseline is None
         else _open(baseline, images, cache, features, feature_ids),
@@ -307,8 +311,8 @@ def _open(
     return Run(run, images, execution, vectors, scores)
 
 
-def _read(labels: Labels, format: str | None, unlisted: str | None) -> LabelTable:
-    return labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
+def _read(labels: Labels, options: ReadOptions) -> LabelTable:
+    return labels if isinstance(labels, LabelTable) else read_with(labels, options).table
 
 
 def _warn(message: str) -> None:

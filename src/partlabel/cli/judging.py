@@ -9,8 +9,10 @@ import typer
 
 from partlabel.base.errors import InputError, count
 from partlabel.cli.options import FeatureIds, Features, Teachers
+from partlabel.cli.reading import reads_labels
 
 if TYPE_CHECKING:
+    from partlabel.labels.formats import ReadOptions
     from partlabel.metrics import Evaluation
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
@@ -25,20 +27,6 @@ Cache = Annotated[
     typer.Option(
         help="Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)"
     ),
-]
-Format = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(help="Format of the label file. (default: detected from the content)"),
-]
-Unlisted = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        help="Meaning of a class that the file does not list for an image: absent or unknown."
-    ),
-]
-TruthFormat = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--format", help="Format of --truth. (default: detected from the content)"),
 ]
 MinPrecision = Annotated[
     float, typer.Option(help="Share of the filled-in labels that must be correct.")
@@ -93,8 +81,8 @@ def evaluate(
     own_thresholds: OwnThresholds = False,
     json_file: JsonFile = None,
     cache: Cache = None,
-    format: Format = None,
-    unlisted: Unlisted = None,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Measure a run on known labels. Labels that a model filled in are left out.
 
@@ -116,12 +104,11 @@ def evaluate(
         split=split,
         threshold=threshold,
         own_thresholds=own_thresholds,
-        format=format,
-        unlisted=unlisted,
         features=features,
         feature_ids=feature_ids,
         teachers=teachers or (),
         cache=cache,
+        reading=reading,
     )
     show_evaluation(result)
     if json_file is not None:
@@ -288,8 +275,8 @@ def report(
     features: Features = None,
     feature_ids: FeatureIds = None,
     cache: Cache = None,
-    format: TruthFormat = None,
-    unlisted: Unlisted = None,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Write RUN/report.html: curves, classes, scores and sample images in one file.
 
@@ -308,9 +295,8 @@ def report(
         images=images,
         features=features,
         feature_ids=feature_ids,
-        format=format,
-        unlisted=unlisted,
         cache=cache,
+        reading=reading,
     )
     say(f"wrote {path}")
 
@@ -387,5 +373,5 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (evaluate, predict, complete, report, bench):
+    for command in (reads_labels(evaluate), predict, complete, reads_labels(report), bench):
         app.command()(cast("Any", command))

@@ -1,4 +1,4 @@
-"""The commands for label files: ``inspect``, ``convert``, ``merge``, ``simulate``, ``scenes``."""
+"""The commands that read or make label files: ``inspect``, ``simulate`` and ``scenes``."""
 
 import json
 import warnings
@@ -8,39 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from partlabel.base.errors import PartlabelWarning, count
+from partlabel.cli.reading import reads_labels
 
 if TYPE_CHECKING:
-    from partlabel.labels.formats import Reading
+    from partlabel.labels.formats import Reading, ReadOptions
 
-_FORMATS = "csv, cells, open-images, coco, lvis, voc, label-studio, hf, chexpert or arrow"
-_READ_HELP = "The label file to read, or the folder for voc and hf."
-_WRITE_HELP = "The label file to write, or the new folder for voc. An existing file is replaced."
+READ_HELP = (
+    "The label file to read, or the folder for formats that are folders. file.xlsx#sheet names a "
+    "sheet of an Excel file."
+)
+WRITE_HELP = (
+    "The label file to write, or the new folder for voc. An existing file is replaced. A name that "
+    "ends with .gz or .zst makes a compressed file."
+)
 
-Labels = Annotated[Path, typer.Argument(help=_READ_HELP)]
-Output = Annotated[Path, typer.Argument(help=_WRITE_HELP)]
-Format = Annotated[
-    Optional[str],  # noqa: UP045  # typer reads the annotation
-    typer.Option(
-        "--format",
-        help=f"Format of the label file to read: {_FORMATS}. "
-        "Use it if a file matches several formats, or none. (default: detected from the content)",
-    ),
-]
+Labels = Annotated[Path, typer.Argument(help=READ_HELP)]
+Output = Annotated[Path, typer.Argument(help=WRITE_HELP)]
 To = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--to",
-        help="Format of the label file to write, with the same choices as --format. Use it for "
-        ".json files, which can have several formats. (default: chosen by the file name)",
-    ),
-]
-Unlisted = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--unlisted",
-        help="Meaning of a class that the file does not list for an image: absent (annotators "
-        "checked every class) or unknown (nobody checked it). Required for coco and voc, which "
-        "list only present classes. (default for other formats: unknown)",
+        help="Format of the label file to write, with the same choices as --format, except "
+        "folders, hf-disk and hf-disk-lists. Use it for .json files, which can have several "
+        "formats. (default: chosen by the file name)",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for use in scripts.")]
@@ -59,12 +49,12 @@ def inspect(
             "report missing and unreadable files. (default: files are not checked)"
         ),
     ] = None,
-    format: Format = None,
-    unlisted: Unlisted = None,
     every_class: Annotated[
         bool, typer.Option("--all", help="Show all classes, not only the first 40.")
     ] = False,
     as_json: Json = False,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Summarise a label file: present, absent and unknown labels per class, and problems.
 
@@ -74,94 +64,13 @@ def inspect(
     from partlabel.labels import formats, inspection
     from partlabel.output import display
 
-    reading = formats.read(labels, format, unlisted, strict=False)
+    content = formats.read_with(labels, reading, strict=False)
     with terminal.progress("checking images", show=images is not None) as progress:
-        result = inspection.inspect(reading.table, reading.notes, images, progress)
+        result = inspection.inspect(content.table, content.notes, images, progress)
     if as_json:
         typer.echo(json.dumps({"path": str(labels), **result.as_json()}, indent=1))
     else:
         display.show_inspection(str(labels), result, every_class=every_class)
-
-
-def convert(
-    labels: Annotated[
-        Path,
-        typer.Argument(metavar="IN", help=_READ_HELP),
-    ],
-    out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help=_WRITE_HELP),
-    ],
-    format: Format = None,
-    to: To = None,
-    unlisted: Unlisted = None,
-    as_json: Json = False,
-) -> None:
-    """Convert a label file to another format; warn about information that would be lost.
-
-    Example: partlabel convert instances.json labels.csv --unlisted unknown
-    """
-    from partlabel.labels import formats
-
-    _check_target(out, to, [labels])
-    reading = _read(labels, format, unlisted, quiet=as_json)
-    lost = formats.write_labels(reading.table, out, to)
-    _report_written(out, reading.table, lost, as_json)
-
-
-ConflictRule = Annotated[
-    str,
-    typer.Option(
-        "--conflict",
-        help="Rule for a label that is present in one file and absent in another, and for an "
-        "image in different splits: error (stop and name the first conflict), unknown (drop "
-        "both), ours (the earlier file wins) or theirs (the later file wins).",
-    ),
-]
-
-
-def merge(
-    labels: Annotated[
-        list[Path],
-        typer.Argument(metavar="A B ...", help="The label files to merge, two or more."),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help=_WRITE_HELP),
-    ],
-    conflict: ConflictRule = "error",
-    format: Format = None,
-    to: To = None,
-    unlisted: Unlisted = None,
-    as_json: Json = False,
-) -> None:
-    """Merge label files with any images and classes; labels that no file knows are unknown.
-
-    --format applies to all files, --unlisted only to files that list only present classes.
-
-    Example: partlabel merge cats.csv dogs.csv -o both.csv
-    """
-    from partlabel.base.errors import InputError, one_of
-    from partlabel.base.terminal import say
-    from partlabel.labels import CONFLICT_RULES, formats
-    from partlabel.labels import merge as merge_tables
-    from partlabel.output.display import merge_lines
-
-    rule: Any = one_of("conflict rule", conflict, CONFLICT_RULES)
-    if len(labels) < 2:
-        raise InputError("merge needs two label files or more")
-    _check_target(out, to, labels)
-    tables = []
-    for path in labels:
-        # other formats state absent labels themselves, so their unlisted labels stay unknown
-        unlisted_here = unlisted if formats.needs_unlisted(path, format) else None
-        tables.append(_read(path, format, unlisted_here, quiet=as_json).table)
-    merged = merge_tables(tables, rule)
-    if not as_json:
-        say(merge_lines(tables, merged, rule))
-    lost = formats.write_labels(merged, out, to)
-    conflicts = {"conflicts": merged.conflicts, "split_conflicts": merged.split_conflicts}
-    _report_written(out, merged, lost, as_json, **conflicts)
 
 
 Strategy = Annotated[
@@ -172,7 +81,8 @@ Strategy = Annotated[
         "dense: all labels of a share of the images. noisy: all labels, but a share of them is "
         "inverted. single-positive: one present label per image. positive+negatives: one "
         "present label and all absent labels per image. noisy+: like positive+negatives, but "
-        "the other present labels become absent.",
+        "the other present labels become absent. merged: each part of the images for a part of "
+        "the classes. mixed: all labels of some images, one present label of others.",
     ),
 ]
 Proportion = Annotated[
@@ -189,6 +99,26 @@ PerImage = Annotated[
         "--per-image",
         help="For partial: keep the same number of labels in each image, instead of deciding "
         "for each label separately.",
+    ),
+]
+Parts = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--parts", help="For merged: number of parts. (default: 2)", show_default=False),
+]
+FullShare = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--full",
+        help="For mixed: share of the images that keep all labels. (default: 0.3)",
+        show_default=False,
+    ),
+]
+TagShare = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--tags",
+        help="For mixed: share of the images that keep one present label. (default: 0.4)",
+        show_default=False,
     ),
 ]
 HiddenSplit = Annotated[
@@ -215,13 +145,16 @@ def simulate(
     strategy: Strategy,
     proportion: Proportion = None,
     per_image: PerImage = False,
+    parts: Parts = None,
+    full: FullShare = None,
+    tags: TagShare = None,
     seed: Seed = 0,
     split: HiddenSplit = None,
     holdout: Holdout = 0.0,
-    format: Format = None,
     to: To = None,
-    unlisted: Unlisted = None,
     as_json: Json = False,
+    *,
+    reading: "ReadOptions",
 ) -> None:
     """Hide labels of a fully labelled file, to measure how well methods do without them.
 
@@ -232,17 +165,23 @@ def simulate(
     from partlabel.labels import simulate as simulation
     from partlabel.output import display
 
-    simulation.check(strategy, proportion, holdout, per_image=per_image)
-    _check_target(out, to, [labels])
-    full = _read(labels, format, unlisted, quiet=as_json).table
-    table = simulation.hide(full, strategy, proportion, seed, split, holdout, per_image=per_image)
-    inverted = int((full.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
+    options = {"parts": parts, "full": full, "tags": tags}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    simulation.check(strategy, proportion, holdout, per_image=per_image, **given)
+    check_target(out, to, [labels])
+    truth = read(labels, reading, quiet=as_json).table
+    table = simulation.hide(
+        truth, strategy, proportion, seed, split, holdout, per_image=per_image, **given
+    )
+    inverted = int((truth.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
+    if not formats.target_format(out, to).holds_origins and not len(truth.origins):
+        table = table.without_origins()  # the names of parts, which nobody asked to keep
     lost = formats.write_labels(table, out, to)
     if not as_json and table.splits is not None:
         terminal.say(display.split_line(inspection.split_summaries(table)))
     if not as_json and inverted:
         terminal.say(f"inverted labels: {inverted:,}")
-    _report_written(out, table, lost, as_json, inverted=inverted)
+    report_written(out, table, lost, as_json, inverted=inverted)
 
 
 Difficulty = Annotated[
@@ -308,16 +247,23 @@ def scenes(
     world = generator.World(classes, size, seed, difficulty, objects, tail, context)
     with terminal.progress("drawing") as progress:
         table = generator.write(folder, count, world, test, lambda done: progress(done, count))
-    _report_written(folder / "labels.csv", table, [], as_json)
+    report_written(folder / "labels.csv", table, [], as_json)
 
 
-def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) -> "Reading":
+def read(path: Path, options: "ReadOptions", *, quiet: bool) -> "Reading":
     """Read a label file and print a summary."""
-    from partlabel.base import terminal
     from partlabel.labels import formats
+
+    reading = formats.read_with(path, options)
+    report_reading(path, reading, options.format, quiet=quiet)
+    return reading
+
+
+def report_reading(path: Path, reading: "Reading", format: str | None, *, quiet: bool) -> None:
+    """Print a summary of a file that was read."""
+    from partlabel.base import terminal
     from partlabel.output import display
 
-    reading = formats.read(path, format, unlisted)
     uncertain = sum(reading.notes.uncertain.values())
     if uncertain:
         message = f"{path}: {uncertain:,} labels marked uncertain are read as unknown"
@@ -329,10 +275,11 @@ def _read(path: Path, format: str | None, unlisted: str | None, *, quiet: bool) 
         if reading.notes.repeated:
             number = len(reading.notes.repeated)
             terminal.say(f"  note: {count(number, 'image')} described more than once")
-    return reading
+        for remark in reading.notes.remarks:
+            terminal.say(f"  note: {remark}")
 
 
-def _check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
+def check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
     """Raise an error for a wrong output path, before anything is read."""
     from partlabel.base.errors import FileError
     from partlabel.labels.formats import target_format
@@ -342,7 +289,7 @@ def _check_target(out: Path, to: str | None, inputs: list[Path]) -> None:
         raise FileError(out, "is an input file; write to another file")
 
 
-def _report_written(path: Path, table: Any, lost: list[str], as_json: bool, **more: int) -> None:
+def report_written(path: Path, table: Any, lost: list[str], as_json: bool, **more: int) -> None:
     """Print the size of the table that was written; ``more`` are further fields of the JSON."""
     from partlabel.base.terminal import say
     from partlabel.output.display import describe
@@ -359,5 +306,6 @@ def _report_written(path: Path, table: Any, lost: list[str], as_json: bool, **mo
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (inspect, convert, merge, simulate, scenes):
-        app.command()(command)
+    for command in (inspect, simulate):
+        app.command()(reads_labels(command))
+    app.command()(scenes)

@@ -14,6 +14,8 @@ from partlabel.judging.completion import Completion, complete_run
 from partlabel.judging.scoring import evaluate_run, own_thresholds
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, simulate
 from partlabel.labels.formats import write_labels
+from partlabel.labels.merge_files import merge_files
+from partlabel.labels.merge_plan import FileEntry, MergePlan
 from partlabel.labels.scenes import World, write
 from partlabel.metrics import Evaluation
 from partlabel.output.display import describe, grid, show_completion
@@ -58,19 +60,42 @@ def _generate(folder: Path) -> LabelTable:
 
 
 def _merge(folder: Path, truth: LabelTable) -> LabelTable:
-    say("\n2. Merge the label files of two teams, one in CSV, the other in LVIS JSON")
-    say("   Each team labelled half of the images for half of the classes.")
+    say("\n2. Merge three label files: a CSV file, a COCO file, and tags from the web")
+    say("   Each of two teams labelled half of the images for half of the classes. COCO lists only")
+    say("   present classes. Its annotators looked for all of them, so the others are absent.")
+    say("   Images from the web have one tag each. Nobody looked for the other classes.")
     rows, columns = np.arange(len(truth)), np.arange(len(truth.classes))
     half, middle = len(truth) // 2, len(truth.classes) // 2
-    first = _part(truth, rows < half + 50, columns < middle)
-    second = _part(truth, rows >= half, columns >= middle)
+    truth = truth.with_splits(None)
+    from_web = rows % 10 == 9
+    first = _part(truth, (rows < half + 50) & ~from_web, columns < middle)
+    second = _part(truth, (rows >= half) & ~from_web, columns >= middle)
+    tags = simulate.single_positive(truth.subset(from_web), seed=0)
     write_labels(first, folder / "team-a.csv")
-    write_labels(second.with_splits(None), folder / "team-b.json", "lvis")
-    merged = first.merge(second)
-    write_labels(merged, folder / "merged.csv")
-    say(f"   wrote {folder}/merged.csv: {describe(merged)}")
-    _print_commands("On your own data", "partlabel merge team-a.csv team-b.json -o merged.csv")
-    return merged
+    write_labels(second, folder / "team-b.json", "coco")
+    write_labels(tags.with_classes(_present_classes(tags)), folder / "web.csv", "tags")
+    files = [
+        FileEntry(path=folder / "team-a.csv"),
+        FileEntry(path=folder / "team-b.json", unlisted="absent"),
+        FileEntry(path=folder / "web.csv", unlisted="unknown"),
+    ]
+    result = merge_files(MergePlan(files=files))
+    for part, added in zip(result.parts, result.contributions, strict=True):
+        say(f"   {part.entry.path} adds {added.images:,} images and {added.labels:,} labels")
+    write_labels(result.table, folder / "merged.csv", "cells")
+    say(f"   wrote {folder}/merged.csv: {describe(result.table)}")
+    _print_commands(
+        "On your own data",
+        "partlabel merge team-a.csv team-b.json:unlisted=absent web.csv:unlisted=unknown "
+        "-o merged.csv --to cells",
+        "partlabel inspect merged.csv",
+    )
+    return result.table
+
+
+def _present_classes(table: LabelTable) -> list[str]:
+    present = table.counts().present
+    return sorted(name for name, number in zip(table.classes, present, strict=True) if number)
 
 
 def _part(table: LabelTable, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> LabelTable:
@@ -91,7 +116,7 @@ def _complete(folder: Path, merged: LabelTable, truth: LabelTable) -> None:
     correct = _share_correct(completion, merged, truth)
     if correct is not None:
         say(f"   In fact, {correct:.1%} are correct, as the true labels show.")
-    _draw_samples(folder, completion.table, merged).save(folder / "completed.png")
+    _draw_samples(folder, completion.table).save(folder / "completed.png")
     say(f"   wrote {folder}/completed.csv: value, score and source of each label")
     say(f"   wrote {folder}/completed.guarantees.csv: the evidence for each class")
     say(f"   wrote {folder}/completed.suspects.csv: known labels that look wrong")
@@ -209,15 +234,14 @@ def _share_correct(completion: Completion, known: LabelTable, truth: LabelTable)
 
 
 def _draw_samples(
-    folder: Path, completed: LabelTable, known: LabelTable, across: int = 6, down: int = 2
+    folder: Path, completed: LabelTable, across: int = 6, down: int = 2
 ) -> Image.Image:
-    """Training images with their labels: known, filled in, still unknown."""
+    """Images with their labels: known, filled in, still unknown."""
     side, line_height, font = 160, 17, ImageFont.load_default(size=13)
     width, height = side + 12, side + line_height * 3 + 14
     sheet = Image.new("RGB", (across * width, down * height), "white")
     pen = ImageDraw.Draw(sheet)
-    rows = np.flatnonzero(known.in_split("train"))
-    chosen = rows[np.linspace(0, len(rows) - 1, across * down).astype(int)]
+    chosen = np.linspace(0, len(completed) - 1, across * down).astype(int)
     for position, captions in enumerate(_captions(completed, chosen)):
         x, y = 6 + position % across * width, 6 + position // across * height
         path = folder / "images" / completed.ids[int(chosen[position])]

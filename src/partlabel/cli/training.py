@@ -5,29 +5,23 @@ Most options of ``train`` are made from ``training/settings.py``.
 
 import inspect
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from partlabel.base.errors import InputError, count
 from partlabel.cli.options import FeatureIds, Features, Teachers, parameters_of, values_of
+from partlabel.cli.reading import reads_labels
 from partlabel.training.settings import Execution, Settings
+
+if TYPE_CHECKING:
+    from partlabel.labels.formats import ReadOptions
 
 Config = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation
     typer.Option(help="A YAML file of settings, such as RUN/config.yaml; options override it."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")]
-Format = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(help="Format of the label file. (default: detected from the content)"),
-]
-Unlisted = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        help="Meaning of a class that the file does not list for an image: absent or unknown."
-    ),
-]
 Frozen = Annotated[
     bool,
     typer.Option(
@@ -67,10 +61,10 @@ def train(
     teachers: Teachers = None,
     config: Config = None,
     resume: Resume = False,
-    format: Format = None,
-    unlisted: Unlisted = None,
     frozen: Frozen = False,
     unfreeze: Unfreeze = None,
+    *,
+    reading: "ReadOptions",
     **values: Any,
 ) -> None:
     """Train a classifier on the known labels.
@@ -95,8 +89,7 @@ def train(
         teachers=teachers or (),
         resume=resume,
         config=config,
-        format=format,
-        unlisted=unlisted,
+        reading=reading,
         **settings,
     )
     record = run.record
@@ -163,5 +156,5 @@ def methods(
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (methods, _with_settings(train)):
+    for command in (methods, _with_settings(reads_labels(train))):
         app.command()(command)

@@ -11,7 +11,7 @@ from PIL import ExifTags
 
 from partlabel.base.errors import FileError, InputError
 from partlabel.images.decoding import SUFFIXES, open_image
-from partlabel.images.image_names import ImageNames
+from partlabel.images.matching import FileNames, Match
 
 NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
 """The environment variable that forbids symbolic links below image folders."""
@@ -50,22 +50,20 @@ class ImageFiles:
         * a file name, with or without suffix, that only one file in the folder and its subfolders
           has
         * an absolute path of a file in the folder
+        * one of these in another case, with other separators or in another Unicode form, or in
+          other folders, if only one file and only one of the ids is spelled like this
 
         No id leads out of the folder: only files that were listed below it are found.
         """
-        return [self._locate(name) for name in ids]
+        return [None if match is None else self.folder / match.file for match in self.match(ids)]
 
-    def _locate(self, name: str) -> Path | None:
-        root, aliases = self.folder.resolve(), self._aliases
-        for path in (name, name.removeprefix(f"{root}/"), name.removeprefix(f"{root.name}/")):
-            if match := aliases.by_path(path):
-                return self.folder / match
-        match = aliases.by_file_name(name)
-        return self.folder / match if match else None
+    def match(self, ids: Iterable[str]) -> list[Match | None]:
+        """The name of the file of each id, and how it was found; see :meth:`locate`."""
+        return self._file_names.match(ids)
 
     @cached_property
-    def _aliases(self) -> ImageNames:
-        return ImageNames(self.names)
+    def _file_names(self) -> FileNames:
+        return FileNames(self.names, str(self.folder.resolve()))
 
 
 def list_images(paths: Iterable[Path]) -> dict[str, Path]:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from partlabel.base.errors import FileError, InputError, PartlabelWarning, count
 from partlabel.images.folder import list_images
 from partlabel.images.pictures import Pictures
 from partlabel.labels import HUMAN, MODEL, LabelTable
-from partlabel.labels.cells import from_triples
+from partlabel.labels.cells import Details, from_triples
 from partlabel.learning.extensions import EstimatesLabels
 from partlabel.learning.methods import METHODS
 from partlabel.metrics import Evaluation, evaluate, top_recall
@@ -247,7 +248,21 @@ def filled_table(
         columns,
         np.where(keep, values, 0).reshape(-1).astype(np.int8),
         values.shape,
-        scored.scores.reshape(-1).astype(np.float32),
-        sources,
+        Details(
+            scores=scored.scores.reshape(-1).astype(np.float32),
+            sources=sources,
+            **_dense_details(table, ("origins", "asked")),
+        ),
     )
-    return LabelTable.from_cells(table.ids, table.classes, cells, table.splits)
+    return LabelTable.from_cells(table.ids, table.classes, cells, table.splits, table.origins)
+
+
+def _dense_details(table: LabelTable, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """[n * C] these details of a table's cells, if it has them."""
+    cells, dense = table.cells, {}
+    position = cells.rows * len(table.classes) + cells.columns
+    for name, column in cells.details.columns().items():
+        if name in names:
+            dense[name] = np.zeros(table.shape, dtype=column.dtype).reshape(-1)
+            dense[name][position] = column
+    return dense

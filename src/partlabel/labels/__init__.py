@@ -1,6 +1,6 @@
 """Label tables with unknown entries, and the operations on them. Uses ``base`` and ``images``."""
 
-from partlabel.labels.cells import HUMAN, MODEL, Cells
+from partlabel.labels.cells import CHOSEN, HUMAN, MODEL, NOT_ASKED, RANDOM, Cells, Details
 from partlabel.labels.combine import CONFLICT_RULES, Conflict
 from partlabel.labels.merge import merge
 from partlabel.labels.names import Names
@@ -9,13 +9,17 @@ from partlabel.labels.ternary import ternary
 
 __all__ = [
     "ABSENT",
+    "CHOSEN",
     "CONFLICT_RULES",
     "HUMAN",
     "MODEL",
+    "NOT_ASKED",
     "PRESENT",
+    "RANDOM",
     "UNKNOWN",
     "Cells",
     "Conflict",
+    "Details",
     "LabelTable",
     "Names",
     "merge",

@@ -1,6 +1,7 @@
 """The stored cells of a label table, row by row; all other cells are unknown."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 HUMAN, MODEL = 0, 1
+NOT_ASKED, RANDOM, CHOSEN = 0, 1, 2
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.int8]
+Codes = NDArray[np.uint8]
 
 
 class DuplicateCellError(Exception):
@@ -20,6 +23,74 @@ class DuplicateCellError(Exception):
     def __init__(self, row: int, column: int) -> None:
         super().__init__(row, column)
         self.row, self.column = row, column
+
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """What may be known about each cell beside its value; None if no cell has such a property.
+
+    Args:
+        scores: [m] a model's estimate, NaN for a cell without score.
+        sources: [m] who gave the label, HUMAN or MODEL.
+        origins: [m] where the label comes from, such as a file or a team: 0 for not stated, else
+            the position in ``LabelTable.origins``, counted from 1.
+        asked: [m] whether the label answers a question: NOT_ASKED, RANDOM (about a cell drawn at
+            random) or CHOSEN (about a cell that a model chose).
+    """
+
+    scores: Floats | None = None
+    sources: Bytes | None = None
+    origins: Codes | None = None
+    asked: Bytes | None = None
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The properties that some cell has, by name."""
+        columns = {name: getattr(self, name) for name in DEFAULTS}
+        return {name: column for name, column in columns.items() if column is not None}
+
+    def take(self, positions: NDArray[Any]) -> "Details":
+        """The properties of the cells at these positions."""
+        columns = self.columns().items()
+        return Details(**{name: np.asarray(column)[positions] for name, column in columns})
+
+    def filled(self, name: str, size: int) -> NDArray[Any]:
+        """[m] one property of all ``size`` cells, the default if none is stored."""
+        column: NDArray[Any] | None = getattr(self, name)
+        return np.full(size, DEFAULTS[name]) if column is None else column
+
+    def tidy(self, known: NDArray[np.bool_]) -> "Details":
+        """The same content; only known cells have a source, an origin, or were asked for."""
+        columns = self.columns()
+        for name in columns.keys() - {"scores"}:
+            columns[name] = np.where(known, columns[name], DEFAULTS[name])
+        return Details(**{name: column for name, column in columns.items() if _used(column)})
+
+
+DEFAULTS: dict[str, np.generic] = {
+    "scores": np.float32(np.nan),
+    "sources": np.int8(HUMAN),
+    "origins": np.uint8(0),
+    "asked": np.int8(NOT_ASKED),
+}
+"""The properties of a cell, and the value of each that stands for none."""
+
+
+def _used(column: NDArray[Any]) -> bool:
+    """Whether a column holds anything but its default."""
+    return bool((~np.isnan(column)).any() if column.dtype.kind == "f" else column.any())
+
+
+def concatenate(parts: Sequence[Details], sizes: Sequence[int]) -> Details:
+    """The properties of the cells of several parts, one after the other."""
+    names = [name for name in DEFAULTS if any(name in part.columns() for part in parts)]
+    return Details(
+        **{
+            name: np.concatenate(
+                [part.filled(name, size) for part, size in zip(parts, sizes, strict=True)]
+            )
+            for name in names
+        }
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +105,13 @@ class Cells:
         starts: [n + 1]
         columns: [m], ascending within a row
         values: [m] in {-1, 0, 1}
-        scores: [m], NaN for a cell without score; None if no cell has one
-        sources: [m], HUMAN or MODEL; None if all are human
+        details: scores, sources, origins, and whether labels were asked for.
     """
 
     starts: Rows
     columns: NDArray[np.int32]
     values: Bytes
-    scores: Floats | None = None
-    sources: Bytes | None = None
+    details: Details = Details()
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -52,27 +121,45 @@ class Cells:
         """[m] the row of each cell."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
+    @property
+    def scores(self) -> Floats | None:
+        """[m] the scores, or None if no cell has one."""
+        return self.details.scores
+
+    @property
+    def sources(self) -> Bytes | None:
+        """[m] the sources, or None if all labels are human."""
+        return self.details.sources
+
     def equals(self, other: "Cells") -> bool:
-        """Whether both hold the same cells with the same values, scores and sources."""
+        """Whether both hold the same cells with the same values and details."""
         same_values = all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("starts", "columns", "values")
         )
-        return (
-            same_values
-            and np.array_equal(self.scores_or_nan(), other.scores_or_nan(), equal_nan=True)
-            and np.array_equal(self.sources_or_human(), other.sources_or_human())
+        return same_values and all(
+            np.array_equal(self._filled(name), other._filled(name), equal_nan=True)
+            for name in self.details.columns().keys() | other.details.columns().keys()
         )
 
     def scores_or_nan(self) -> Floats:
         """[m] the scores, NaN for a cell without score."""
-        if self.scores is None:
-            return np.full(len(self.values), np.nan, dtype=np.float32)
-        return self.scores
+        return self._filled("scores")
 
     def sources_or_human(self) -> Bytes:
         """[m] the sources, HUMAN for all cells if none are stored."""
-        return np.zeros(len(self.values), np.int8) if self.sources is None else self.sources
+        return self._filled("sources")
+
+    def origins_or_none(self) -> Codes:
+        """[m] the origins, 0 for a cell without origin."""
+        return self._filled("origins")
+
+    def asked_or_not(self) -> Bytes:
+        """[m] whether each label was asked for, NOT_ASKED for all cells if that is not stored."""
+        return self._filled("asked")
+
+    def _filled(self, name: str) -> NDArray[Any]:
+        return self.details.filled(name, len(self.values))
 
     def take(self, rows: Rows) -> "Cells":
         """The cells of these rows, in this order."""
@@ -90,9 +177,13 @@ class Cells:
     def with_values(self, values: Bytes) -> "Cells":
         """The same cells with other values; cells with the value 0 are dropped.
 
-        Scores and sources are dropped too, because they belong to the old values.
+        Details are dropped too, because they belong to the old values.
         """
         return Cells(self.starts, self.columns, values).where(values != 0)
+
+    def with_details(self, **columns: NDArray[Any] | None) -> "Cells":
+        """The same cells with other details of these names."""
+        return replace(self, details=replace(self.details, **columns))
 
     def dense(self, width: int) -> Bytes:
         """[n, width] the values, 0 for unknown."""
@@ -101,18 +192,10 @@ class Cells:
         return matrix
 
     def tidy(self) -> "Cells":
-        """The same content without cells, scores and sources that hold no information."""
-        scores, sources = self.scores, self.sources
-        has_score = None if scores is None else ~np.isnan(scores)
-        informative = self.values != 0
-        if has_score is not None:
-            informative = informative | has_score
-        if has_score is None or not has_score.any():
-            scores = None
-        if sources is not None:
-            sources = np.where(self.values == 0, HUMAN, sources).astype(np.int8)
-            sources = sources if sources.any() else None
-        cells = Cells(self.starts, self.columns, self.values, scores, sources)
+        """The same content without cells and details that hold no information."""
+        known = np.asarray(self.values != 0)
+        cells = replace(self, details=self.details.tidy(known))
+        informative = known if cells.scores is None else known | ~np.isnan(cells.scores)
         return cells if informative.all() else cells.where(informative)
 
     def _select(self, positions: Rows, starts: Rows) -> "Cells":
@@ -121,8 +204,7 @@ class Cells:
             starts,
             np.asarray(self.columns)[positions],
             np.asarray(self.values)[positions],
-            None if self.scores is None else np.asarray(self.scores)[positions],
-            None if self.sources is None else np.asarray(self.sources)[positions],
+            self.details.take(positions),
         )
 
 
@@ -131,26 +213,25 @@ def from_triples(
     columns: NDArray[Any],
     values: Bytes,
     shape: tuple[int, int],
-    scores: Floats | None = None,
-    sources: Bytes | None = None,
+    details: Details | None = None,
 ) -> Cells:
     """Cells from row, column and value of each, in any order.
 
     Raises:
         DuplicateCellError: a cell is given twice.
     """
+    details = details or Details()
     flat_index = rows.astype(np.int64) * shape[1] + columns
     if len(flat_index) > 1 and not (flat_index[1:] > flat_index[:-1]).all():
         order = np.argsort(flat_index)
         flat_index, columns, values = flat_index[order], columns[order], values[order]
-        scores = None if scores is None else scores[order]
-        sources = None if sources is None else sources[order]
+        details = details.take(order)
         duplicates = np.flatnonzero(flat_index[1:] == flat_index[:-1])
         if len(duplicates):
             row, column = divmod(int(flat_index[duplicates[0]]), shape[1])
             raise DuplicateCellError(row, column)
     starts = np.searchsorted(flat_index, np.arange(shape[0] + 1) * shape[1])
-    return Cells(starts.astype(np.int64), columns.astype(np.int32), values, scores, sources)
+    return Cells(starts.astype(np.int64), columns.astype(np.int32), values, details)
 
 
 def from_matrix(matrix: Any) -> Cells:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from partlabel.images.folder import ImageFiles, unreadable
-from partlabel.labels import MODEL, LabelTable
+from partlabel.images.matching import spellings
+from partlabel.labels import CHOSEN, MODEL, RANDOM, LabelTable
 from partlabel.labels.formats import Notes
+from partlabel.labels.origins import OriginSummary, origin_summaries
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class FileSummary:
         missing: images of the table without a file.
         unreadable: images whose file cannot be decoded, with the reason.
         unmentioned: files that belong to no image of the table.
+        spellings: number of images whose file is spelled differently, by how it was found.
     """
 
     folder: str
@@ -55,6 +58,7 @@ class FileSummary:
     missing: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     unmentioned: list[str] = field(default_factory=list)
+    spellings: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,6 +73,8 @@ class Inspection:
         splits: one summary per split.
         scores: number of cells with a model's score.
         from_model: number of labels that come from a model.
+        asked: number of labels that were asked for at random, and by a model's choice.
+        origins: what each origin noted, if labels have origins.
         notes: the reader's remarks about the file.
         files: the check of the image files, if there was one.
     """
@@ -80,6 +86,8 @@ class Inspection:
     splits: list[SplitSummary]
     scores: int
     from_model: int
+    asked: dict[str, int]
+    origins: list[OriginSummary]
     notes: Notes
     files: FileSummary | None = None
 
@@ -90,7 +98,19 @@ class Inspection:
 
     def as_json(self) -> dict[str, Any]:
         """All fields, as ``json.dump`` needs them."""
-        return asdict(self) | {"not_evaluable": self.not_evaluable}
+        origins = [
+            {
+                "name": origin.name,
+                "images": origin.images,
+                "noted": {
+                    name: {"kind": noted.kind, **asdict(noted)}
+                    for name, noted in origin.noted.items()
+                },
+                "presences_only": origin.presences_only,
+            }
+            for origin in self.origins
+        ]
+        return asdict(self) | {"not_evaluable": self.not_evaluable, "origins": origins}
 
 
 def inspect(
@@ -131,6 +151,11 @@ def inspect(
         splits=split_summaries(table),
         scores=int(np.count_nonzero(~np.isnan(cells.scores_or_nan()))),
         from_model=int(np.count_nonzero(cells.sources_or_human() == MODEL)),
+        asked={
+            name: int(np.count_nonzero(cells.asked_or_not() == kind))
+            for name, kind in (("random", RANDOM), ("chosen", CHOSEN))
+        },
+        origins=origin_summaries(table),
         notes=notes,
     )
     if images is not None:
@@ -156,7 +181,11 @@ def split_summaries(table: LabelTable) -> list[SplitSummary]:
 def _check_files(
     table: LabelTable, files: ImageFiles, progress: Callable[[int, int], object] | None
 ) -> FileSummary:
-    paths = dict(zip(table.ids, files.locate(table.ids), strict=True))
+    matches = files.match(table.ids)
+    paths = {
+        name: None if match is None else files.folder / match.file
+        for name, match in zip(table.ids, matches, strict=True)
+    }
     mentioned = {path for path in paths.values() if path is not None}
 
     def report(checked: int) -> None:
@@ -170,4 +199,5 @@ def _check_files(
         missing=[name for name, path in paths.items() if path is None],
         unreadable={name: broken[path] for name, path in paths.items() if path in broken},
         unmentioned=[name for name in files.names if files.folder / name not in mentioned],
+        spellings=spellings(matches),
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from partlabel.base.errors import InputError, one_of
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.labels import ABSENT, PRESENT, Cells, LabelTable
+from partlabel.labels.table import MOST_ORIGINS
 
 HOLDOUT = "holdout"
 
@@ -83,16 +84,60 @@ def positive_and_negatives(table: LabelTable, seed: int) -> LabelTable:
     return table.with_cells(cells.where(kept))
 
 
+def merged(table: LabelTable, seed: int, parts: int = 2) -> LabelTable:
+    """Cut the images into parts, each labelled for its own part of the classes.
+
+    This is what a merge of several datasets looks like. The parts of the classes are disjoint and
+    of equal size, up to one class. Labels have the origins ``part 1``, ``part 2`` and so on.
+
+    >>> table = LabelTable([str(i) for i in range(100)], list("wxyz"), np.ones((100, 4)))
+    >>> np.unique(np.abs(merged(table, seed=0).dense()).sum(axis=1)).tolist()
+    [2]
+    """
+    _check_parts(parts)
+    if parts > len(table.classes):
+        raise InputError(f"{parts} parts need as many classes, and there are {len(table.classes)}")
+    cells = _known_cells(table)
+    part_of_image = _cut(uniform(key(seed, "merged", "images"), keys(table.ids)), parts)
+    draws = uniform(key(seed, "merged", "classes"), keys(table.classes))
+    part_of_class = np.empty(len(table.classes), dtype=np.int64)
+    part_of_class[np.argsort(draws, kind="stable")] = np.arange(len(table.classes)) % parts
+    part_of_cell = part_of_image[cells.rows]
+    kept = part_of_cell == part_of_class[cells.columns]
+    names = [f"part {number + 1}" for number in range(parts)]
+    return _with_origins(table, cells.where(kept), part_of_cell[kept], names)
+
+
+def mixed(table: LabelTable, seed: int, full: float = 0.3, tags: float = 0.4) -> LabelTable:
+    """Label some images fully and some with one tag, and leave the others without labels.
+
+    Args:
+        full: share of the images that keep all labels; their origin is ``full``.
+        tags: share of the images that keep one present label; their origin is ``tags``.
+    """
+    _check_shares(full, tags)
+    cells = _known_cells(table)
+    draws = uniform(key(seed, "mixed"), keys(table.ids))
+    kind_of_cell = np.searchsorted([full, full + tags], draws, side="right")[cells.rows]
+    tag = (kind_of_cell == 1) & _one_positive(table, cells, seed)
+    kept = (kind_of_cell == 0) | tag
+    return _with_origins(table, cells.where(kept), kind_of_cell[kept], ["full", "tags"])
+
+
 WITH_PROPORTION: dict[str, Callable[[LabelTable, float, int], LabelTable]] = {
     "partial": partial,
     "dense": dense,
     "noisy": noisy,
 }
-WITHOUT_PROPORTION: dict[str, Callable[[LabelTable, int], LabelTable]] = {
+WITHOUT_PROPORTION: dict[str, Callable[..., LabelTable]] = {
     "noisy+": noisy_positive,
     "single-positive": single_positive,
     "positive+negatives": positive_and_negatives,
+    "merged": merged,
+    "mixed": mixed,
 }
+OPTIONS = {"parts": "merged", "full": "mixed", "tags": "mixed"}
+"""The parameters of single strategies, and which strategy each belongs to."""
 STRATEGIES = (*WITH_PROPORTION, *WITHOUT_PROPORTION)
 
 
@@ -105,6 +150,7 @@ def hide(
     holdout: float = 0.0,
     *,
     per_image: bool = False,
+    **options: float,
 ) -> LabelTable:
     """Hide labels by one of ``STRATEGIES``, in all images or in those of one split.
 
@@ -115,8 +161,9 @@ def hide(
         holdout: this share of the images (of the split, if one is given) keeps its labels and
             moves to the split ``"holdout"``, the papers' validation set.
         per_image: for partial, keep the same number of labels in each image.
+        options: ``parts`` of :func:`merged`, ``full`` and ``tags`` of :func:`mixed`.
     """
-    check(strategy, proportion, holdout, per_image=per_image)
+    check(strategy, proportion, holdout, per_image=per_image, **options)
     chosen = np.ones(len(table), np.bool_) if split is None else table.in_split(split)
     if holdout:
         held_out = _draw_holdout(table, np.flatnonzero(chosen), holdout, seed)
@@ -124,7 +171,7 @@ def hide(
         table = _move_to_holdout(table, held_out)
     part = table.subset(chosen)
     if proportion is None:
-        hidden = WITHOUT_PROPORTION[strategy](part, seed)
+        hidden = WITHOUT_PROPORTION[strategy](part, seed, **options)
     elif per_image:
         hidden = partial(part, proportion, seed, per_image=True)
     else:
@@ -135,7 +182,12 @@ def hide(
 
 
 def check(
-    strategy: str, proportion: float | None, holdout: float = 0.0, *, per_image: bool = False
+    strategy: str,
+    proportion: float | None,
+    holdout: float = 0.0,
+    *,
+    per_image: bool = False,
+    **options: float,
 ) -> None:
     """Raise an error for arguments that :func:`hide` cannot handle, before a file is read."""
     one_of("strategy", strategy, STRATEGIES)
@@ -144,6 +196,14 @@ def check(
         raise InputError(f"the strategy '{strategy}' {need} (--proportion)")
     if per_image and strategy != "partial":
         raise InputError(f"--per-image is for the strategy 'partial', not for '{strategy}'")
+    for name in options:
+        owner = OPTIONS[one_of("option of a strategy", name, OPTIONS)]
+        if strategy != owner:
+            raise InputError(f"--{name} is for the strategy '{owner}', not for '{strategy}'")
+    if strategy == "merged":
+        _check_parts(options.get("parts", 2))
+    if strategy == "mixed":
+        _check_shares(options.get("full", 0.3), options.get("tags", 0.4))
     if proportion is not None:
         _check_share(proportion)
     if not 0 <= holdout < 1:
@@ -154,6 +214,31 @@ def _check_share(proportion: float) -> float:
     if not 0 <= proportion <= 1:
         raise InputError(f"proportion is {proportion}; it must be between 0 and 1")
     return proportion
+
+
+def _check_parts(parts: float) -> None:
+    if not 2 <= parts <= MOST_ORIGINS or parts != int(parts):
+        raise InputError(f"parts is {parts}; it must be a whole number from 2 to {MOST_ORIGINS}")
+
+
+def _check_shares(full: float, tags: float) -> None:
+    if not (0 <= full <= 1 and 0 <= tags <= 1 and full + tags <= 1 + 1e-9):
+        raise InputError(
+            f"full is {full} and tags is {tags}; both are shares of the images, together at most 1"
+        )
+
+
+def _cut(draws: NDArray[np.float64], parts: int) -> NDArray[np.int64]:
+    """The part of each draw, if the numbers from 0 to 1 are cut into equal parts."""
+    return np.minimum((draws * parts).astype(np.int64), parts - 1)
+
+
+def _with_origins(
+    table: LabelTable, cells: Cells, origin: NDArray[np.int64], names: list[str]
+) -> LabelTable:
+    """The table with these cells, of which each has the origin of this number."""
+    cells = cells.with_details(origins=(origin + 1).astype(np.uint8))
+    return LabelTable.from_cells(table.ids, table.classes, cells, table.splits, names)
 
 
 def _draw_holdout(

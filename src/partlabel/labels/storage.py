@@ -1,8 +1,8 @@
 """A label table in one Arrow file, which is memory-mapped: opening it reads only the header.
 
 The file is an Arrow IPC file that polars, pandas and R can read too. It has one row per image; the
-cells of an image are a list of (class, value[, score, source]). The class names are in the schema's
-metadata.
+cells of an image are a list of (class, value[, score, source, origin, asked]). The names of classes
+and origins are in the schema's metadata.
 """
 
 import json
@@ -14,21 +14,29 @@ import pyarrow as pa
 
 from partlabel.base.errors import InputError
 from partlabel.base.files import atomic_file
-from partlabel.labels.cells import Cells
+from partlabel.labels.cells import CHOSEN, NOT_ASKED, Cells, Details
 from partlabel.labels.names import Names
 from partlabel.labels.table import LabelTable
 
 VERSION = 1
 
-_FIELDS = {"class": pa.int32(), "value": pa.int8(), "score": pa.float32(), "source": pa.int8()}
+_DETAILS = {"score": "scores", "source": "sources", "origin": "origins", "asked": "asked"}
+_FIELDS = {
+    "class": pa.int32(),
+    "value": pa.int8(),
+    "score": pa.float32(),
+    "source": pa.int8(),
+    "origin": pa.uint8(),
+    "asked": pa.int8(),
+}
 
 
 def save(table: LabelTable, path: str | os.PathLike[str]) -> None:
     """Write ``table`` to ``path`` atomically."""
     cells = table.cells
     columns = {"class": cells.columns, "value": cells.values}
-    columns |= {} if cells.scores is None else {"score": cells.scores}
-    columns |= {} if cells.sources is None else {"source": cells.sources}
+    details = cells.details.columns()
+    columns |= {field: details[name] for field, name in _DETAILS.items() if name in details}
     struct = pa.StructArray.from_arrays(
         [pa.array(column, type=_FIELDS[name]) for name, column in columns.items()], list(columns)
     )
@@ -36,7 +44,9 @@ def save(table: LabelTable, path: str | os.PathLike[str]) -> None:
     if table.splits is not None:
         arrays["split"] = table.splits.array
     arrays["cells"] = pa.LargeListArray.from_arrays(pa.array(cells.starts), struct)
-    header = json.dumps({"version": VERSION, "classes": list(table.classes)})
+    names = {"classes": list(table.classes)}
+    names |= {"origins": list(table.origins)} if len(table.origins) else {}
+    header = json.dumps({"version": VERSION, **names})
     batch = pa.record_batch(arrays).replace_schema_metadata({"partlabel": header})
     with atomic_file(path) as stream, pa.ipc.new_file(stream, batch.schema) as writer:
         writer.write_batch(batch)
@@ -59,9 +69,9 @@ def load(path: str | os.PathLike[str]) -> LabelTable:
         _check_types(batch.schema)
         splits = Names(batch["split"]) if "split" in batch.schema.names else None
         cells = _as_cells(batch["cells"])
-        return LabelTable.from_cells(
-            Names(batch["image"]), Names(header["classes"]), cells, splits, check=False
-        )
+        ids, classes = Names(batch["image"]), Names(header["classes"])
+        origins = Names(header.get("origins", []))
+        return LabelTable.from_cells(ids, classes, cells, splits, origins, check=False)
     except InputError:
         raise
     except OSError as error:
@@ -79,12 +89,14 @@ def check(table: LabelTable, path: str | os.PathLike[str]) -> LabelTable:
     if valid and len(cells.values):
         valid = int(cells.columns.min()) >= 0 and int(cells.columns.max()) < classes
         valid = valid and int(cells.values.min()) >= -1 and int(cells.values.max()) <= 1
+        asked = cells.asked_or_not()
+        valid = valid and int(asked.min()) >= NOT_ASKED and int(asked.max()) <= CHOSEN
     if not valid:
         raise InputError(f"{path}: the label table is damaged: cells outside its images or classes")
     try:
         for names in (table.ids, table.splits or table.ids):
             names.array.validate(full=True)
-        return LabelTable.from_cells(table.ids, table.classes, cells, table.splits)
+        return LabelTable.from_cells(table.ids, table.classes, cells, table.splits, table.origins)
     except (pa.ArrowException, InputError) as error:
         raise InputError(f"{path}: the label table is damaged: {error}") from error
 
@@ -118,6 +130,5 @@ def _as_cells(lists: pa.Array) -> Cells:
         lists.offsets.to_numpy(zero_copy_only=True),
         column("class"),
         column("value"),
-        column("score"),
-        column("source"),
+        Details(**{name: column(field) for field, name in _DETAILS.items()}),
     )

@@ -17,6 +17,12 @@ from partlabel.labels.combine import Conflict
 from partlabel.labels.names import Names, check_names
 
 PRESENT, ABSENT, UNKNOWN = 1, -1, 0
+MOST_ORIGINS = 255  # a cell has one byte for its origin, and 0 stands for none
+TOO_MANY_ORIGINS = (
+    f"a table can have labels of {MOST_ORIGINS} origins, and there are more; give several files "
+    "the same origin (FILE:origin=NAME)"
+)
+NO_NAMES = Names([])
 
 
 class LabelTable:
@@ -29,6 +35,13 @@ class LabelTable:
             (unknown). In a sparse matrix, the columns of a row may come in any order, and a cell
             given twice is an error.
         splits: a split name per image (``""`` for none), or None if the table has no splits.
+
+    Attributes:
+        ids, classes, splits: as given.
+        origins: the names of the places that labels come from, such as files or teams; at most
+            255.
+        cells: the stored cells; ``cells.details`` has the score, source and origin of each, and
+            whether it was asked for.
 
     A table never changes: every operation returns a new one.
 
@@ -75,21 +88,29 @@ class LabelTable:
         classes: Iterable[str],
         cells: Cells,
         splits: Iterable[str] | None = None,
+        origins: Iterable[str] = (),
         *,
         check: bool = True,
     ) -> "LabelTable":
-        """A table of cells, which may have scores and sources.
+        """A table of cells, which may have details such as scores and origins.
 
         With ``check=False`` names and cells are not checked, and so not read from disk.
         """
         table = cls.__new__(cls)
         cells = cells.tidy() if check else cells
         names = None if splits is None else Names(splits)
-        table._set(Names(ids), Names(classes), cells, names, check=check)
+        table._set(Names(ids), Names(classes), cells, names, Names(origins), check=check)
         return table
 
     def _set(
-        self, ids: Names, classes: Names, cells: Cells, splits: Names | None, *, check: bool
+        self,
+        ids: Names,
+        classes: Names,
+        cells: Cells,
+        splits: Names | None,
+        origins: Names = NO_NAMES,
+        *,
+        check: bool,
     ) -> None:
         if check:
             check_names("image", ids)
@@ -103,7 +124,9 @@ class LabelTable:
                 used = [name for name in splits.array.unique().to_pylist() if name]
                 check_names("split", Names(used))
                 splits = splits if used else None
+            check_origins(origins, cells)
         self.ids, self.classes, self.cells = ids, classes, cells
+        self.origins = origins if cells.details.origins is not None else NO_NAMES
         self.splits = None if splits is None else _dictionary_encoded(splits)
         self.conflicts = 0
         """Number of labels on which tables disagreed, if this table is the result of a merge."""
@@ -122,8 +145,20 @@ class LabelTable:
             self.ids == other.ids
             and self.classes == other.classes
             and same_splits
-            and self.cells.equals(other.cells)
+            and self._cells_equal(other)
         )
+
+    def _cells_equal(self, other: "LabelTable") -> bool:
+        """Whether the cells are equal; the order of the names of origins does not matter."""
+        if self.origins == other.origins:
+            return self.cells.equals(other.cells)
+        position = self.origins.find(other.origins)
+        used = np.unique(other.cells.origins_or_none())
+        if (position[used[used > 0] - 1] < 0).any():
+            return False
+        codes = np.concatenate([[0], position + 1]).astype(np.uint8)
+        recoded = codes[other.cells.origins_or_none()]
+        return self.cells.equals(other.cells.with_details(origins=recoded))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -175,7 +210,7 @@ class LabelTable:
         if len(np.unique(positions)) < len(positions):
             check_names("image", ids)
         cells = self.cells.take(positions).tidy()
-        return LabelTable.from_cells(ids, self.classes, cells, splits, check=False)
+        return LabelTable.from_cells(ids, self.classes, cells, splits, self.origins, check=False)
 
     def split(self, name: str) -> "LabelTable":
         """The table of the images of this split."""
@@ -199,7 +234,30 @@ class LabelTable:
 
     def with_splits(self, splits: Iterable[str] | None) -> "LabelTable":
         """The same labels with other splits."""
-        return LabelTable.from_cells(self.ids, self.classes, self.cells, splits)
+        return LabelTable.from_cells(self.ids, self.classes, self.cells, splits, self.origins)
+
+    def with_origin(self, name: str) -> "LabelTable":
+        """The same table, with this origin for all known labels that have none.
+
+        >>> table = LabelTable(["a"], ["cat"], [[1]]).with_origin("north")
+        >>> table.origins, table.cells.origins_or_none().tolist()
+        (Names(['north']), [1])
+        """
+        cells, origins = self.cells, list(self.origins)
+        codes = cells.origins_or_none()
+        missing = (codes == 0) & (cells.values != 0)
+        if not missing.any():
+            return self
+        origins += [] if name in origins else [name]
+        if len(origins) > MOST_ORIGINS:
+            raise InputError(TOO_MANY_ORIGINS)
+        codes = np.where(missing, origins.index(name) + 1, codes).astype(np.uint8)
+        cells = cells.with_details(origins=codes)
+        return LabelTable.from_cells(self.ids, self.classes, cells, self.splits, origins)
+
+    def without_origins(self) -> "LabelTable":
+        """The same table without the origins of its labels."""
+        return self.with_cells(self.cells.with_details(origins=None))
 
     def with_classes(self, names: Iterable[str]) -> "LabelTable":
         """The same images with only these classes, in this order."""
@@ -215,19 +273,20 @@ class LabelTable:
             columns[columns >= 0],
             kept.values,
             (len(self.ids), len(wanted)),
-            kept.scores,
-            kept.sources,
+            kept.details,
         )
-        return LabelTable.from_cells(self.ids, wanted, cells, self.splits)
+        return LabelTable.from_cells(self.ids, wanted, cells, self.splits, self.origins)
 
     def with_more_classes(self, names: Iterable[str]) -> "LabelTable":
         """The same table with these classes added, unknown in all images."""
         classes = [*self.classes, *names]
-        return LabelTable.from_cells(self.ids, classes, self.cells, self.splits)
+        return LabelTable.from_cells(self.ids, classes, self.cells, self.splits, self.origins)
 
     def with_cells(self, cells: Cells) -> "LabelTable":
-        """The same images, classes and splits with other cells."""
-        return LabelTable.from_cells(self.ids, self.classes, cells, self.splits, check=False)
+        """The same images, classes, splits and names of origins with other cells."""
+        return LabelTable.from_cells(
+            self.ids, self.classes, cells, self.splits, self.origins, check=False
+        )
 
     def merge(self, other: "LabelTable", conflict: Conflict = "error") -> "LabelTable":
         """Merge two tables; the result has the images and the classes of both.
@@ -280,6 +339,16 @@ class LabelTable:
         if len(outside):
             raise IndexError(f"row {outside[0]} of a table of {count(size, 'image')}")
         return np.where(positions < 0, positions + size, positions)
+
+
+def check_origins(origins: Names, cells: Cells) -> None:
+    """Raise an error for names of origins that are invalid, too many, or fewer than the cells'."""
+    check_names("origin", origins)
+    if len(origins) > MOST_ORIGINS:
+        raise InputError(TOO_MANY_ORIGINS)
+    codes = cells.details.origins
+    if codes is not None and len(codes) and int(codes.max()) > len(origins):
+        raise InputError(f"a label has origin {int(codes.max())} of {len(origins)}")
 
 
 def _dictionary_encoded(splits: Names) -> Names:

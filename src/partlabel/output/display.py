@@ -9,12 +9,16 @@ from rich.table import Table
 
 from partlabel.base.errors import count, some
 from partlabel.base.terminal import console, printable, say
+from partlabel.images.matching import describe as spelling_line
 from partlabel.judging.completion import Completion
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
+from partlabel.labels.merge_files import MergedFiles
+from partlabel.labels.origins import OriginSummary
 from partlabel.metrics import Evaluation
 
 _MAX_CLASSES = 40  # of an inspection, unless all are asked for
+_MAX_ORIGINS = 6  # columns of a table
 
 
 def describe(table: LabelTable) -> str:
@@ -23,17 +27,26 @@ def describe(table: LabelTable) -> str:
     return f"{size}, {table.known:.1%} of labels known"
 
 
-def merge_lines(tables: list[LabelTable], merged: LabelTable, rule: str) -> str:
-    """How many images, classes and labels coincide or conflict, and which names are similar."""
+def merge_lines(result: MergedFiles, rule: str) -> str:
+    """What each file adds, what coincides or conflicts, and which names are similar."""
+    merged, tables = result.table, [part.table for part in result.parts]
     images = sum(len(table.ids) for table in tables) - len(merged.ids)
     classes = sum(len(table.classes) for table in tables) - len(merged.classes)
     conflicts = merged.conflicts + merged.split_conflicts
     lines = [
+        f"{part.entry.path} (origin '{part.origin}') adds {count(added.images, 'image')}, "
+        f"{count(added.classes, 'class', 'classes')} and {count(added.labels, 'label')}"
+        for part, added in zip(result.parts, result.contributions, strict=True)
+    ]
+    lines.append(
         f"merged: {count(images, 'repeated image')}, "
         f"{count(classes, 'repeated class', 'repeated classes')}, "
         f"{count(merged.conflicts, 'label')} and {count(merged.split_conflicts, 'split')} in "
         "conflict" + (f", resolved by the rule '{rule}'" if conflicts else "")
-    ]
+    )
+    if result.overruled:
+        number = count(result.overruled, "label")
+        lines.append(f"  note: {number} of a model contradict a human's, which is kept")
     for kind, names, simplify in (
         ("class", merged.classes, str.casefold),
         ("image", merged.ids, _without_folder_and_ending),
@@ -101,8 +114,28 @@ def show_inspection(name: str, inspection: Inspection, *, every_class: bool = Fa
     hidden = len(classes) - len(listed)
     if hidden:
         out.print(f"... and {count(hidden, 'class', 'classes')} more (--all shows them)")
+    if inspection.origins:
+        _show_origins(inspection.origins, [summary.name for summary in listed])
     for line in _findings(inspection):
         out.print(escape(line))
+
+
+def _show_origins(origins: list[OriginSummary], classes: list[str]) -> None:
+    """Print which origin noted presences or absences of which class."""
+    shown = origins[:_MAX_ORIGINS]
+    words = {"both": "both", "presences": "present only", "absences": "absent only"}
+    rows = [
+        [
+            escape(name),
+            *(words[origin.noted[name].kind] if name in origin.noted else "" for origin in shown),
+        ]
+        for name in classes
+    ]
+    columns = [("noted by", False), *((escape(origin.name), False) for origin in shown)]
+    console().print(grid(columns, rows))
+    if len(origins) > len(shown):
+        number = count(len(origins) - len(shown), "origin")
+        console().print(f"... and {number} more (--json lists them)")
 
 
 def _class_row(summary: ClassSummary, uncertain: bool, remarks: bool) -> list[str]:
@@ -136,6 +169,10 @@ def _findings(inspection: Inspection) -> Iterator[str]:
         yield f"cells with a model's score: {inspection.scores:,}"
     if inspection.from_model:
         yield f"labels given by a model: {inspection.from_model:,}"
+    for kind, number in inspection.asked.items():
+        if number:
+            yield f"labels asked for ({kind}): {number:,}"
+    yield from filter(None, (origin.suspicion() for origin in inspection.origins))
     repeated = inspection.notes.repeated
     yield f"images described more than once: {_number_and_names(repeated)}"
     contradictions = inspection.notes.contradictions
@@ -146,6 +183,8 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     yield from (f"note: {remark}" for remark in inspection.notes.remarks)
     if inspection.files is not None:
         yield f"image files in {inspection.files.folder}: {inspection.files.found:,} found"
+        if inspection.files.spellings:
+            yield f"  spelled differently: {spelling_line(inspection.files.spellings)}"
         yield f"  missing: {_number_and_names(inspection.files.missing)}"
         yield f"  unreadable: {_number_and_names(list(inspection.files.unreadable))}"
         for name, why in list(inspection.files.unreadable.items())[:5]:

@@ -1,5 +1,6 @@
 """The split of a run: which images it trains on, validates on, and reserves for later tests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,7 +13,8 @@ from partlabel.base.errors import FileError, InputError, count, some
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Rows
 from partlabel.images.folder import ImageFiles, unreadable
-from partlabel.labels import HUMAN, LabelTable
+from partlabel.images.matching import describe, spellings
+from partlabel.labels import CHOSEN, HUMAN, LabelTable
 from partlabel.labels.simulate import HOLDOUT
 from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.settings import Settings
@@ -156,6 +158,11 @@ def by_humans(table: LabelTable) -> LabelTable:
     return table.with_cells(table.cells.where(table.cells.sources_or_human() == HUMAN))
 
 
+def not_chosen(table: LabelTable) -> LabelTable:
+    """The labels that nobody was asked for by a model's choice: only these are a random sample."""
+    return table.with_cells(table.cells.where(table.cells.asked_or_not() != CHOSEN))
+
+
 def has_both_kinds(table: LabelTable) -> bool:
     """Whether some label is known to be present, and some label to be absent."""
     counts = table.counts()
@@ -183,19 +190,33 @@ def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:
 
 
 def find_files(
-    table: LabelTable, files: ImageFiles, rows: Rows, *, strict: bool = False
+    table: LabelTable,
+    files: ImageFiles,
+    rows: Rows,
+    *,
+    strict: bool = False,
+    on_note: Callable[[str], object] = lambda message: None,
 ) -> dict[int, Path]:
-    """The image file of each row; a missing file is an error, and with ``strict`` a broken one."""
+    """The image file of each row; a missing file is an error, and with ``strict`` a broken one.
+
+    ``on_note`` is called with a message if files are spelled differently from their images.
+    """
     names = list(table.ids.take(rows))
-    located = dict(zip(rows.tolist(), files.locate(names), strict=True))
-    missing = [name for name, path in zip(names, located.values(), strict=True) if path is None]
+    matches = files.match(names)
+    missing = [name for name, match in zip(names, matches, strict=True) if match is None]
     if missing:
         raise FileError(
             files.folder,
             f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
             "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
         )
-    paths = {row: path for row, path in located.items() if path is not None}
+    paths = {
+        row: files.folder / match.file
+        for row, match in zip(rows.tolist(), matches, strict=True)
+        if match is not None
+    }
+    if spelled := spellings(matches):
+        on_note(f"files of images: {describe(spelled)}")
     if strict:
         broken = unreadable(list(paths.values()))
         if broken:

@@ -17,7 +17,7 @@ from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable
-from partlabel.labels.formats import read_labels
+from partlabel.labels.formats import ReadOptions, read_options, read_with
 from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
 from partlabel.learning.teachers import TeacherScores, read_teacher, refuse_overlap
@@ -72,8 +72,7 @@ def train(
     teachers: Sequence[str | os.PathLike[str]] = (),
     resume: bool = False,
     config: str | os.PathLike[str] | None = None,
-    format: str | None = None,
-    unlisted: str | None = None,
+    reading: ReadOptions | None = None,
     **settings: Any,
 ) -> Run:
     """Train a classifier on the labels that are known.
@@ -89,7 +88,8 @@ def train(
             never labels: each class learns how much weight they deserve.
         resume: continue a run that was stopped; a finished one is returned as it is.
         config: a YAML file with settings; those given here win.
-        format, unlisted: how to read a label file, see :func:`partlabel.read_labels`.
+        reading: how to read a label file; its fields can also be given as keyword arguments
+            (``unlisted="unknown"``), see :class:`ReadOptions`.
         settings: any field of :class:`Settings` (``method="em"``, ``frozen="all"``, ``lr=1e-3``) or
             :class:`Execution` (``cache``, ``workers``, ``cache_pixels``, ``strict``,
             ``tensorboard``).
@@ -99,6 +99,7 @@ def train(
     """
     if out is None:
         raise InputError("name the folder of the run: out='run'")
+    options = read_options(reading, settings)
     if config is not None:
         settings = override(read_config(Path(config)), settings)
     execution = _execution(settings)
@@ -108,7 +109,7 @@ def train(
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
     if execution.tensorboard:
         need_tensorboard()
-    table = labels if isinstance(labels, LabelTable) else read_labels(labels, format, unlisted)
+    table = labels if isinstance(labels, LabelTable) else read_with(labels, options).table
     digest, files = _digest(table), None if images is None else ImageFiles(images)
     run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
     going_on = resume and run.exists()
@@ -116,20 +117,24 @@ def train(
         check_same(run, chosen, digest)
     selection = run.selection if going_on else select(table, chosen)
     refuse_overlap([one.for_classes(selection.classes) for one in run.given_teachers])
+    notes: list[str] = []
     paths: dict[int, Path] = {}
     if vectors is not None:
         vectors.check(vectors.locate(selection.table.ids.take(selection.used)))
     elif files is not None:
-        paths = find_files(selection.table, files, selection.used, strict=execution.strict)
+        paths = find_files(
+            selection.table, files, selection.used, strict=execution.strict, on_note=notes.append
+        )
     else:
         raise InputError("name the folder of the images with --images, or a file with --features")
     where = None if files is None else Location.of(files.folder, run.folder)
     with open_folder(run, chosen, digest, resume=resume) as finished:
         if not finished and run.exists():
-            _train_into(run, run.record.model_copy(update={"images": where}), selection, paths)
+            record = run.record.model_copy(update={"images": where})
+            _train_into(run, record, selection, paths, notes)
         elif not finished:
             record = _new_record(run, chosen, selection, where, digest)
-            _train_into(run, record, selection, paths)
+            _train_into(run, record, selection, paths, notes)
     return run
 
 
@@ -153,8 +158,10 @@ def _new_record(
     )
 
 
-def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int, Path]) -> None:
-    """Train, or go on with a training, in the folder of a run."""
+def _train_into(
+    run: Run, record: Record, selection: Selection, paths: dict[int, Path], notes: list[str]
+) -> None:
+    """Train, or go on with a training, in the folder of a run; ``notes`` are logged first."""
     settings, started = record.settings, run.exists()
     torch.manual_seed(key(settings.seed, "init"))
     model, method = _build(run, record)
@@ -169,6 +176,8 @@ def _train_into(run: Run, record: Record, selection: Selection, paths: dict[int,
     run.write(record)
     with watch(run, tensorboard=run.execution.tensorboard) as monitor:
         monitor.note(_describe(selection))
+        for note in notes:
+            monitor.note(note)
         if len(selection.val) and not has_both_kinds(selection.validation):
             monitor.warn(
                 "the validation labels are all of one kind, so there is no mAP, no threshold and "
@@ -331,6 +340,8 @@ def _describe(selection: Selection) -> str:
         used = set(table.splits.take(selection.used))
         unused = sorted({name for name in table.splits if name} - used)
         text += f"; not used: split {some(unused)}" if unused else ""
+        without = sum(not name for name in table.splits) if "" not in used else 0
+        text += f"; not used: {count(without, 'image')} without a split" if without else ""
     side = selection.side or []
     text += f"; side information: {count(len(side), 'class', 'classes')}" if side else ""
     dropped = [name for name in labels.classes if name not in {*table.classes, *side}]

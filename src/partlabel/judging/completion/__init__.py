@@ -21,7 +21,7 @@ from partlabel.judging.scoring import Scored, Scores, filled_table, score
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.metrics.guarantee import Basis
 from partlabel.training.run import Run
-from partlabel.training.selection import Selection
+from partlabel.training.selection import Selection, not_chosen
 
 __all__ = [
     "Assessment",
@@ -55,7 +55,7 @@ def complete_run(
     table, known = selection.table, selection.table.dense()
     scored = score(run, table)
     held_out = [rows[scored.readable[rows]] for rows in (selection.val, selection.reserved)]
-    val, reserved = ((table.subset(rows), scored.scores[rows]) for rows in held_out)
+    val, reserved = ((not_chosen(table.subset(rows)), scored.scores[rows]) for rows in held_out)
 
     def assess_at(precision: float, basis: Basis | None) -> Assessment:
         return assess(selection.training, val, reserved, precision, basis, run.settings.seed)

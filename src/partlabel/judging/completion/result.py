@@ -25,7 +25,7 @@ _GUARANTEE_COLUMNS = [
     *("class", "value", "filled", "rests_on", "classes", "tested", "right"),
     *("counted_as", "at_least", "threshold"),
 ]
-_SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on"]
+_SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on", "asked"]
 
 
 class Suspect(NamedTuple):
@@ -177,6 +177,7 @@ class Completion:
                 _DIGITS[suspect.value],
                 f"{suspect.score:.6g}",
                 "yes" if suspect.trained else "no",
+                "chosen",  # a verdict on a suspect is no random sample
             )
             for suspect in self.suspects
         ]

@@ -7,6 +7,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -14,13 +15,28 @@ from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_o
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable, Names
 from partlabel.labels.formats.arrow import Arrow
+from partlabel.labels.formats.cell_list import CellList
+from partlabel.labels.formats.class_folders import ClassFolders
 from partlabel.labels.formats.coco import Coco, Lvis
+from partlabel.labels.formats.cvat import Cvat
 from partlabel.labels.formats.format import Format
+from partlabel.labels.formats.hf_disk import HfDisk, HfDiskLists
 from partlabel.labels.formats.imagefolder import ImageFolder
 from partlabel.labels.formats.label_studio import LabelStudio
-from partlabel.labels.formats.long import CellList, OpenImages
+from partlabel.labels.formats.lists import Lists
+from partlabel.labels.formats.long import OpenImages
+from partlabel.labels.formats.names_only import NameList
+from partlabel.labels.formats.packing import is_packed, unpacked_suffix
+from partlabel.labels.formats.reading_options import (
+    ClassKeywords,
+    ReadKeywords,
+    ReadOptions,
+    read_options,
+)
+from partlabel.labels.formats.restriction import check_names, has_one_each, restrict
 from partlabel.labels.formats.source import Source
-from partlabel.labels.formats.stated import Contradiction, Notes, assemble
+from partlabel.labels.formats.stated import Contradiction, Notes, Stated, assemble
+from partlabel.labels.formats.tags import Tags
 from partlabel.labels.formats.voc import Voc
 from partlabel.labels.formats.wide import CheXpert, Csv
 
@@ -28,10 +44,14 @@ __all__ = [
     "FORMATS",
     "Contradiction",
     "Notes",
+    "ReadKeywords",
+    "ReadOptions",
     "Reading",
     "needs_unlisted",
     "read",
     "read_labels",
+    "read_options",
+    "read_with",
     "target_format",
     "write_labels",
 ]
@@ -39,12 +59,19 @@ __all__ = [
 FORMATS: dict[str, Format] = {
     "csv": Csv(),
     "cells": CellList(),
+    "tags": Tags(),
+    "lists": Lists(),
+    "folders": ClassFolders(),
+    "names": NameList(),
     "open-images": OpenImages(),
     "coco": Coco(),
     "lvis": Lvis(),
     "voc": Voc(),
     "label-studio": LabelStudio(),
+    "cvat": Cvat(),
     "hf": ImageFolder(),
+    "hf-disk": HfDisk(),
+    "hf-disk-lists": HfDiskLists(),
     "chexpert": CheXpert(),
     "arrow": Arrow(),
 }
@@ -65,19 +92,22 @@ def read_labels(
     format: str | None = None,
     unlisted: str | None = None,
     images: PathLike | None = None,
+    **more: Unpack[ClassKeywords],
 ) -> LabelTable:
     """Read a label file.
 
     Args:
-        path: the file, or the folder for the formats that are folders.
+        path: the file, or the folder for the formats that are folders. ``file.xlsx#sheet`` is a
+            sheet of an Excel file.
         format: one of ``FORMATS``; None detects it from the content.
         unlisted: the meaning of a class that the file does not list for an image, ``"absent"`` or
             ``"unknown"``. Required for formats that list only present classes. For the others the
             default is unknown.
         images: a folder of images; those that the file does not mention are added to the table,
             with all labels unknown.
+        more: ``ignore_columns``, ``only_classes`` and ``min_count``, see :class:`ReadOptions`.
     """
-    return read(path, format, unlisted, images).table
+    return read(path, format, unlisted, images, **more).table
 
 
 def read(
@@ -87,6 +117,7 @@ def read(
     images: PathLike | None = None,
     *,
     strict: bool = True,
+    **more: Unpack[ClassKeywords],
 ) -> Reading:
     """Read a label file as :func:`read_labels` does, and return the reader's notes too.
 
@@ -94,12 +125,26 @@ def read(
         strict: raise an error if the file states a label both as present and as absent. If not
             strict, the label becomes unknown and the notes list the contradiction.
     """
-    source = Source(path)
-    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _detect(source)
-    _check_unlisted(source, chosen, unlisted)
+    options = ReadOptions(format, unlisted, **more)
+    return read_with(path, options, images, strict=strict)
+
+
+def read_with(
+    path: PathLike,
+    options: ReadOptions,
+    images: PathLike | None = None,
+    *,
+    strict: bool = True,
+) -> Reading:
+    """Read a label file as :func:`read` does, with all options in one object."""
+    source = Source(path, options)
+    chosen = _format_of(source)
     try:
-        stated = chosen.read(source)
-        table = assemble(stated, unlisted, strict=strict)
+        stated = restrict(source, chosen.read(source))
+        _check_unlisted(source, chosen, stated)
+        if chosen.has_free_names:
+            check_names(source, stated, strict=strict)
+        table = assemble(stated, options.unlisted, strict=strict)
     except FileError:
         raise
     except InputError as error:
@@ -108,11 +153,14 @@ def read(
         raise source.error(f"cannot be read ({error.strerror or error})") from error
     except MemoryError as error:
         raise source.error("does not fit into memory") from error
+    finally:
+        source.parsed = None  # frees the table now, since it and its source refer to each other
     stated.notes.format = chosen.name
+    stated.notes.remarks[:0] = source.remarks
     if source.kind == "text" and source.text.encoding == "latin-1":
         stated.notes.remarks.append("not UTF-8, read as Latin-1")
         message = f"{source.path}: not UTF-8, read as Latin-1; check names with accents"
-        warnings.warn(message, PartlabelWarning, stacklevel=3)
+        warnings.warn(message, PartlabelWarning, stacklevel=4)
     if images is not None:
         table = _with_images(table, ImageFiles(images))
     return Reading(table, stated.notes)
@@ -137,7 +185,7 @@ def write_labels(
     """
     path = Path(path)
     chosen = target_format(path, format)
-    lost = chosen.drops(table)
+    lost = chosen.losses(table)
     if lost:
         message = (
             f"{shown_as or path}: the format '{chosen.name}' cannot hold {', nor '.join(lost)}"
@@ -151,6 +199,14 @@ def target_format(path: PathLike, format: str | None = None) -> Format:
     """The format for a new file; an error if it is unclear or the folder does not exist."""
     path = Path(path)
     chosen = FORMATS[one_of("format", format, FORMATS)] if format else _by_suffix(path)
+    if not chosen.writable:
+        raise FileError(path, f"files of the format '{chosen.name}' can only be read")
+    if is_packed(path) and not (chosen.is_text and unpacked_suffix(path) != ".parquet"):
+        raise FileError(
+            path,
+            f"a file of the format '{chosen.name}' cannot be compressed; leave out the "
+            f"'{path.suffix}'",
+        )
     if not path.parent.is_dir():
         raise FileError(path, "cannot write here: its folder does not exist")
     return chosen
@@ -158,8 +214,13 @@ def target_format(path: PathLike, format: str | None = None) -> Format:
 
 def needs_unlisted(path: PathLike, format: str | None = None) -> bool:
     """Whether a file lists only present classes, so that ``unlisted`` is required."""
-    chosen = FORMATS[one_of("format", format, FORMATS)] if format else _detect(Source(path))
-    return chosen.lists_only_present
+    return _format_of(Source(path, ReadOptions(format))).lists_only_present
+
+
+def _format_of(source: Source) -> Format:
+    """The format that was asked for, or the one that the content has."""
+    format = source.options.format
+    return FORMATS[one_of("format", format, FORMATS)] if format else _detect(source)
 
 
 def _detect(source: Source) -> Format:
@@ -184,18 +245,26 @@ def _hint(source: Source) -> str:
     if header[0] == "" and "image" in header[1:]:
         return prefix + "its first column has no name; write it without an index (index=False)"
     if header[0].lower() == "image":
-        return prefix + "a file with one row per label has the columns image,class,value"
-    return prefix + "rename the first column to 'image', or use --format csv if it holds the images"
+        return prefix + "name the column of tags 'tag', or add one column per class"
+    return prefix + (
+        "rename the first column to 'image', or use --format csv if it holds the images and the "
+        "others are classes"
+    )
 
 
-def _check_unlisted(source: Source, chosen: Format, unlisted: str | None) -> None:
-    if unlisted is not None:
-        one_of("meaning of unlisted", unlisted, ("absent", "unknown"))
+def _check_unlisted(source: Source, chosen: Format, stated: Stated) -> None:
+    unlisted = source.options.unlisted
     if chosen.lists_only_present and unlisted is None:
+        likely = ""
+        if has_one_each(stated):
+            likely = (
+                "; every image has exactly one class here, so the others were probably not "
+                "checked: --unlisted unknown is the likely answer"
+            )
         raise source.error(
             f"the format '{chosen.name}' lists only present classes, so the meaning of an unlisted "
             "class must be given: --unlisted unknown (nobody checked it) or --unlisted absent "
-            "(annotators checked every class) (in Python: unlisted=...)"
+            f"(annotators checked every class) (in Python: unlisted=...){likely}"
         )
     if chosen.lists_every_cell and unlisted == "absent":
         raise source.error(
@@ -207,7 +276,7 @@ def _check_unlisted(source: Source, chosen: Format, unlisted: str | None) -> Non
 def _by_suffix(path: Path) -> Format:
     if path.name.lower() in ("metadata.csv", "metadata.parquet"):
         return FORMATS["hf"]
-    suffix = path.suffix.lower()
+    suffix = unpacked_suffix(path)
     for candidate in FORMATS.values():
         if suffix in candidate.suffixes:
             return candidate

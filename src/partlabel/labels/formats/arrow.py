@@ -13,7 +13,9 @@ class Arrow(Format):
     """A saved label table. It is memory-mapped, which suits very large tables."""
 
     name = "arrow"
+    is_text = False
     suffixes = (".arrow",)
+    holds_origins = True
 
     def matches(self, source: Source) -> bool:
         """Whether the file starts with Arrow's magic bytes."""
@@ -29,9 +31,9 @@ class Arrow(Format):
             cells.rows,
             cells.columns,
             cells.values,
-            cells.scores,
-            cells.sources,
+            cells.details,
             splits=table.splits,
+            origins=table.origins,
         )
 
     def write(self, table: LabelTable, path: Path) -> None:

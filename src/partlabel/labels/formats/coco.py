@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from partlabel.base.files import atomic_file
 from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
 from partlabel.labels.formats.format import Format, drops_absent, drops_scores, drops_splits
+from partlabel.labels.formats.packing import packed_file
 from partlabel.labels.formats.shape import expect, member, objects
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated, only_once
@@ -155,5 +155,5 @@ def _write(table: LabelTable, path: Path, *, with_absent: bool) -> None:
             for k, (row, column) in enumerate(pairs)
         ],
     }
-    with atomic_file(path) as stream:
+    with packed_file(path) as stream:
         stream.write(json.dumps(document, ensure_ascii=False).encode())

@@ -19,7 +19,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from partlabel.base.errors import count
-from partlabel.base.files import atomic_file
+from partlabel.labels.formats.packing import packed_file, unpacked_suffix
 from partlabel.labels.formats.source import LONGEST_LINE, Source
 
 
@@ -62,7 +62,7 @@ class Delimited:
         line_of_record = {}
         for number, (line, _) in enumerate(self.source.records() if wanted else ()):
             if number in wanted:
-                line_of_record[number - 1] = f"line {line:,}"
+                line_of_record[number - 1] = self.source.line(line)
             if number >= last:
                 break
         return [line_of_record.get(record, f"record {record + 1:,}") for record in records]
@@ -75,7 +75,9 @@ class Delimited:
         """The position of a column; a column that is missing or occurs twice is an error."""
         if self.header.count(name) != 1:
             problem = "is missing" if name not in self.header else "occurs twice"
-            raise self.source.error(f"the column '{name}' {problem} in the header", "line 1")
+            raise self.source.error(
+                f"the column '{name}' {problem} in the header", self.source.line(1)
+            )
         return self.header.index(name)
 
     def codes(self, column: int) -> NDArray[np.int32]:
@@ -146,12 +148,23 @@ def _parse_share(text: str) -> float | None:
 
 
 def read_delimited(source: Source) -> Delimited:
-    """Read a whole text table; records of different lengths are an error with the line."""
-    header, names = source.header, [f"f{i}" for i in range(len(source.header))]
+    """Read a whole text table without its ignored columns.
+
+    Records of different lengths are an error with the line.
+    """
+    if source.parsed is None:
+        source.parsed = _parse(source)
+    return source.parsed
+
+
+def _parse(source: Source) -> Delimited:
+    header, names = source.header, [f"f{i}" for i in range(len(source.all_columns))]
+    ignored = source.ignored(source.all_columns)
+    kept = [n for n, title in zip(names, source.all_columns, strict=True) if title not in ignored]
     text_type = pa.dictionary(pa.int32(), pa.string())
     first_lines = [line for line, _ in islice(source.records(), 2)]
     if len(first_lines) < 2:
-        return Delimited(source, header, [pa.array([], type=text_type) for _ in names])
+        return Delimited(source, header, [pa.array([], type=text_type) for _ in kept])
     try:
         table = pyarrow.csv.read_csv(
             source.utf8(),
@@ -165,7 +178,7 @@ def read_delimited(source: Source) -> Delimited:
                 delimiter=source.delimiter, newlines_in_values=source.text.quoted
             ),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, text_type)
+                column_types=dict.fromkeys(names, text_type), include_columns=kept
             ),
         )
     except pa.ArrowException as error:
@@ -176,19 +189,22 @@ def read_delimited(source: Source) -> Delimited:
 
 def _parse_error(source: Source, message: str) -> Exception:
     """The error for a file that Arrow cannot parse, with the line if a record is to blame."""
-    width = len(source.header)
+    width = len(source.all_columns)
     for line, fields in source.records():
         if len(fields) != width:
             number = count(len(fields), "field")
-            return source.error(f"{number}, but the header has {width:,}", f"line {line:,}")
+            return source.error(f"{number}, but the header has {width:,}", source.line(line))
     return source.error(f"cannot be read as a table ({message})")
 
 
 def write_delimited(path: Path, header: list[str], records: Iterable[Iterable[object]]) -> None:
-    """Write a comma-separated file atomically; a .tsv file is separated by tabs."""
-    with atomic_file(path) as stream:
+    """Write a comma-separated file atomically; a .tsv file is separated by tabs.
+
+    A file whose name ends with .gz or .zst is compressed.
+    """
+    with packed_file(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        delimiter = "\t" if unpacked_suffix(path) == ".tsv" else ","
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(records)

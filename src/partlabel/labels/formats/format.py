@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partlabel.base.errors import count
+from partlabel.base.errors import InputError, count
 from partlabel.labels import ABSENT, LabelTable
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
@@ -20,12 +20,20 @@ class Format(ABC):
         lists_only_present: the format cannot state that a class is absent, so the caller must
             say what an unlisted class means.
         lists_every_cell: the format has an entry for each image and class, so none is unlisted.
+        has_free_names: anyone could write any class, so typing errors are to be expected.
+        writable: whether tables can be written in this format.
+        is_text: whether it is one text file, which can be compressed.
+        holds_origins: the format keeps the origins of labels, and which of them were asked for.
     """
 
     name: str
     suffixes: tuple[str, ...] = ()
     lists_only_present = False
     lists_every_cell = False
+    has_free_names = False
+    writable = True
+    is_text = True
+    holds_origins = False
 
     @abstractmethod
     def matches(self, source: Source) -> bool:
@@ -40,8 +48,22 @@ class Format(ABC):
         """Write ``table`` to ``path`` atomically."""
 
     def drops(self, table: LabelTable) -> list[str]:
-        """Descriptions of the parts of ``table`` that this format cannot hold."""
+        """Descriptions of the parts of ``table`` that this format cannot hold, except origins."""
         return []
+
+    def losses(self, table: LabelTable) -> list[str]:
+        """Descriptions of all parts of ``table`` that this format cannot hold."""
+        return self.drops(table) + ([] if self.holds_origins else _drops_origins(table))
+
+
+class ReadOnlyFormat(Format):
+    """A format that holds more than labels, such as the images themselves."""
+
+    writable = False
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """Raise an error."""
+        raise InputError(f"{path}: files of the format '{self.name}' can only be read")
 
 
 def drops_scores(table: LabelTable) -> list[str]:
@@ -52,6 +74,15 @@ def drops_scores(table: LabelTable) -> list[str]:
         lost.append(count(scores, "score"))
     if cells.sources is not None:
         lost.append("which labels come from a model")
+    return lost
+
+
+def _drops_origins(table: LabelTable) -> list[str]:
+    details, lost = table.cells.details, []
+    if details.origins is not None:
+        lost.append(f"the origins of {count(int(np.count_nonzero(details.origins)), 'label')}")
+    if details.asked is not None:
+        lost.append(f"that {count(int(np.count_nonzero(details.asked)), 'label')} were asked for")
     return lost
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from partlabel.base.files import atomic_file
 from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
 from partlabel.labels.formats.format import (
     Format,
@@ -15,6 +14,7 @@ from partlabel.labels.formats.format import (
     drops_scores,
     drops_without_entries,
 )
+from partlabel.labels.formats.packing import packed_file
 from partlabel.labels.formats.shape import expect, member
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
@@ -81,7 +81,7 @@ class LabelStudio(Format):
             ]
             data = {"image": name} | ({"split": split} if split else {})
             tasks.append({"data": data, "annotations": [{"result": choices}] if choices else []})
-        with atomic_file(path) as stream:
+        with packed_file(path) as stream:
             stream.write(json.dumps(tasks, ensure_ascii=False, indent=1).encode())
 
     def drops(self, table: LabelTable) -> list[str]:

@@ -1,23 +1,14 @@
-"""The formats with one row per label: ``cells`` and ``open-images``."""
+"""The ``open-images`` format: one row per label."""
 
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet
 from numpy.typing import NDArray
 
-from partlabel.base.files import atomic_file
-from partlabel.labels import ABSENT, HUMAN, MODEL, PRESENT, LabelTable, Names
-from partlabel.labels.formats.delimited import (
-    ABSENT_OR_PRESENT,
-    Delimited,
-    read_delimited,
-    write_delimited,
-)
+from partlabel.labels import ABSENT, MODEL, PRESENT, Details, LabelTable, Names
+from partlabel.labels.formats.delimited import Delimited, read_delimited, write_delimited
 from partlabel.labels.formats.format import (
     Format,
     drops_order,
@@ -25,54 +16,8 @@ from partlabel.labels.formats.format import (
     drops_splits,
     drops_without_entries,
 )
-from partlabel.labels.formats.parquet import read_parquet
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
-
-_SOURCES = {"human": HUMAN, "model": MODEL, "": HUMAN}
-_COLUMNS = ("image", "class", "value", "score", "source")
-_REQUIRED_COLUMNS = set(_COLUMNS[:3])
-
-
-class CellList(Format):
-    """``image,class,value,score,source`` as CSV or Parquet: the format of completed tables.
-
-    A row with a score but without a value is a label that is still unknown.
-    """
-
-    name = "cells"
-    suffixes = (".parquet",)
-
-    def matches(self, source: Source) -> bool:
-        """Whether there are columns image, class and value, and in a text file no foreign ones."""
-        if source.kind == "parquet":
-            return set(source.parquet_columns) >= _REQUIRED_COLUMNS
-        return source.kind == "text" and _REQUIRED_COLUMNS <= set(source.header) <= set(_COLUMNS)
-
-    def read(self, source: Source) -> Stated:
-        """One statement per row."""
-        text = read_parquet(source) if source.kind == "parquet" else read_delimited(source)
-        hint = "write 1, 0, or nothing for an unknown label with a score"
-        value = text.map(text.column("value"), ABSENT_OR_PRESENT, hint)
-        scores = sources = None
-        if "score" in text.header:
-            column = text.column("score")
-            scores = text.numbers(column).astype(np.float32)[text.codes(column)]
-        if "source" in text.header:
-            sources = text.map(text.column("source"), _SOURCES, "write human or model")
-        return _stated(text, "image", "class", value, scores, sources)
-
-    def write(self, table: LabelTable, path: Path) -> None:
-        """Write Parquet if the suffix is .parquet, else CSV."""
-        if path.suffix.lower() == ".parquet":
-            with atomic_file(path) as stream:
-                pyarrow.parquet.write_table(_as_arrow(table), stream)
-        else:
-            write_delimited(path, list(_COLUMNS), _cell_rows(table))
-
-    def drops(self, table: LabelTable) -> list[str]:
-        """Splits, images and classes without cells, and the order of the classes."""
-        return drops_splits(table) + drops_without_entries(table) + drops_order(table)
 
 
 class OpenImages(Format):
@@ -97,8 +42,8 @@ class OpenImages(Format):
         value = np.array([1 if d == 1 else -1 if d == 0 else 0 for d in exact], dtype=np.int8)
         low, high = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
         score = np.where(value == 0, number.clip(low, high), np.nan).astype(np.float32)
-        scores = score[codes] if (value == 0).any() else None
-        return _stated(text, "ImageID", "LabelName", value[codes], scores, None)
+        details = Details(score[codes] if (value == 0).any() else None)
+        return _stated(text, "ImageID", "LabelName", value[codes], details)
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Write human labels as verification, and labels and scores of a model as machine."""
@@ -111,7 +56,7 @@ class OpenImages(Format):
         write_delimited(path, header, records)
 
     def drops(self, table: LabelTable) -> list[str]:
-        """The scores of known labels and scores of exactly 0 or 1, and what ``cells`` drops."""
+        """The scores of known labels and scores of exactly 0 or 1, splits, and names alone."""
         cells = table.cells
         known = cells.where(cells.values != 0)
         lost = drops_scores(table.with_cells(known))
@@ -125,8 +70,7 @@ def _stated(
     image_column: str,
     class_column: str,
     value: NDArray[np.int8],
-    scores: NDArray[np.float32] | None,
-    sources: NDArray[np.int8] | None,
+    details: Details,
 ) -> Stated:
     """One statement per record; images in order of appearance, classes in order of their names."""
     image, label = text.column(image_column), text.column(class_column)
@@ -142,8 +86,7 @@ def _stated(
         text.codes(image),
         to_class[text.codes(label)],
         value,
-        scores,
-        sources,
+        details,
         where=text.lines,
     )
 
@@ -161,17 +104,3 @@ def _cell_rows(table: LabelTable) -> Iterator[tuple[str, str, str, str, str]]:
         images, columns, values, scores, sources, strict=True
     ):
         yield image, classes[column], words[value], score, "model" if source else "human"
-
-
-def _as_arrow(table: LabelTable) -> pa.Table:
-    cells = table.cells
-    sources = np.where(cells.values == 0, MODEL, cells.sources_or_human())
-    return pa.table(
-        {
-            "image": pc.take(table.ids.plain(), cells.rows),
-            "class": pc.take(table.classes.plain(), cells.columns),
-            "value": pa.array((cells.values + 1) // 2, mask=cells.values == 0),
-            "score": pa.array(cells.scores_or_nan(), from_pandas=True),
-            "source": pc.take(pa.array(["human", "model"]), sources),
-        }
-    )

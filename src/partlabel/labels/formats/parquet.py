@@ -31,7 +31,8 @@ def read_parquet(source: Source) -> Delimited:
     try:
         metadata = pyarrow.parquet.read_metadata(source.for_arrow())
         _check_size(source, metadata.num_rows, metadata.num_columns)
-        table = pyarrow.parquet.read_table(source.for_arrow())
+        columns = source.parquet_columns if source.options.ignore_columns else None
+        table = pyarrow.parquet.read_table(source.for_arrow(), columns=columns)
         table.validate(full=True)
         columns = [_as_text(column) for column in table.itercolumns()]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

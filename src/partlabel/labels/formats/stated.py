@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError
-from partlabel.labels import ABSENT, HUMAN, PRESENT, LabelTable, Names
-from partlabel.labels.cells import from_triples
+from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
+from partlabel.labels.cells import Details, concatenate, from_triples
 from partlabel.labels.combine import Combined, combine
 from partlabel.labels.formats.source import Source
 
@@ -60,12 +60,12 @@ class Stated:
         image: [m] the position in ``images`` that each statement is about.
         label: [m] the position in ``classes`` that each statement is about.
         value: [m] int8 in {-1, 0, 1}; a cell stated as 0 is not filled by ``unlisted``.
-        score: [m] float32 or None.
-        source: [m] int8 or None.
+        details: scores, sources, origins, and whether labels were asked for.
         record: [m] the record of the file that holds each statement; None if statement i is in
             record i.
         where: returns the locations of records in the file.
         splits: a name per image, or None.
+        origins: the names of the origins in ``details``.
     """
 
     images: Names
@@ -73,11 +73,11 @@ class Stated:
     image: Integers
     label: Integers
     value: NDArray[np.int8]
-    score: NDArray[np.float32] | None = None
-    source: NDArray[np.int8] | None = None
+    details: Details = field(default_factory=Details)
     record: Integers | None = None
     where: Callable[[Sequence[int]], list[str]] = numbered
     splits: Iterable[str] | None = None
+    origins: Iterable[str] = ()
     notes: Notes = field(default_factory=Notes)
 
 
@@ -93,29 +93,24 @@ def assemble(stated: Stated, unlisted: str | None, *, strict: bool) -> LabelTabl
     """
     shape = (len(stated.images), len(stated.classes))
     cell = stated.image.astype(np.int64) * shape[1] + stated.label
-    value, score, source = stated.value, stated.score, stated.source
+    value, details = stated.value, stated.details
     if len(cell) > 1 and not (cell[1:] > cell[:-1]).all():
-        combined = combine(
-            cell,
-            value,
-            score if score is not None else np.full(len(cell), np.nan, dtype=np.float32),
-            source if source is not None else np.zeros(len(cell), dtype=np.int8),
-        )
+        combined = combine(cell, value, details)
         _note_repeated(stated, combined)
         _note_contradictions(stated, combined, strict=strict)
-        cell, value = combined.cell, combined.value
-        score, source = combined.score, combined.source
+        cell, value, details = combined.cell, combined.value, combined.details
     if unlisted == "absent":
         is_unlisted = np.ones(shape[0] * shape[1], dtype=np.bool_)
         is_unlisted[cell] = False
         filled = np.flatnonzero(is_unlisted)
         cell = np.concatenate([cell, filled])
         value = np.concatenate([value, np.full(len(filled), ABSENT, np.int8)])
-        score = _extended(score, len(filled), np.nan)
-        source = _extended(source, len(filled), HUMAN)
+        details = concatenate([details, Details()], [len(value) - len(filled), len(filled)])
     rows, columns = np.divmod(cell, max(shape[1], 1))
-    cells = from_triples(rows, columns, value, shape, score, source)
-    return LabelTable.from_cells(stated.images, stated.classes, cells, stated.splits)
+    cells = from_triples(rows, columns, value, shape, details)
+    return LabelTable.from_cells(
+        stated.images, stated.classes, cells, stated.splits, stated.origins
+    )
 
 
 def _note_repeated(stated: Stated, combined: Combined) -> None:
@@ -131,9 +126,12 @@ def _note_contradictions(stated: Stated, combined: Combined, *, strict: bool) ->
     """Note the contradictions; if ``strict``, raise an error for the first."""
     clashes = np.flatnonzero(combined.clash)
     reported = clashes[:1] if strict else clashes
+    source = stated.details.filled("sources", len(stated.value))
     records = []  # two per contradiction: one that says present, one that says absent
     for clash in reported:
         statements = combined.order[combined.starts[clash] : combined.starts[clash + 1]]
+        # where humans disagree, the statements of models do not count
+        statements = statements[source[statements] == source[combined.taken[clash]]]
         for value in (PRESENT, ABSENT):
             first = int(statements[stated.value[statements] == value][0])
             records.append(first if stated.record is None else int(stated.record[first]))
@@ -148,13 +146,6 @@ def _note_contradictions(stated: Stated, combined: Combined, *, strict: bool) ->
     if strict and len(clashes):
         more = f" ({len(clashes):,} such labels)" if len(clashes) > 1 else ""
         raise InputError(f"{stated.notes.contradictions[0]}{more}; keep one of them")
-
-
-def _extended(array: NDArray[Any] | None, number: int, value: float) -> NDArray[Any] | None:
-    """The array with ``number`` more elements of this value."""
-    if array is None:
-        return None
-    return np.concatenate([array, np.full(number, value, dtype=array.dtype)])
 
 
 def only_once(

@@ -1,8 +1,6 @@
 """The ``voc`` format (Pascal VOC): a folder with one XML file per image."""
 
-import codecs
 from pathlib import Path
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -19,6 +17,7 @@ from partlabel.labels.formats.format import (
 )
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
+from partlabel.labels.formats.xml_files import parse_xml
 
 
 class Voc(Format):
@@ -30,6 +29,7 @@ class Voc(Format):
     """
 
     name = "voc"
+    is_text = False
     lists_only_present = True
 
     def matches(self, source: Source) -> bool:
@@ -118,18 +118,10 @@ def _annotation(image: str, labels: list[str]) -> str:
 def _read_xml(path: Path) -> tuple[str, list[tuple[str, bool]]]:
     """The name of the image, and for each object its class and whether it is difficult."""
     try:
-        text = path.read_bytes()
-        if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\x00<", b"<\x00")):
-            raise FileError(path, "is in UTF-16; a VOC file is in UTF-8")
-        if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
-            raise FileError(path, "declares entities or a document type, which a VOC file must not")
-        root = ElementTree.fromstring(text)
-    except FileError:
-        raise
-    except (ElementTree.ParseError, ValueError, LookupError, OSError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise FileError(path, f"not a readable XML file ({error})") from error
-    if root.tag != "annotation":
-        raise FileError(path, f"the root is <{root.tag}>; the root of a VOC file is <annotation>")
+    root = parse_xml(content, path, "VOC file", "annotation")
     objects = []
     for number, item in enumerate(root.iter("object"), start=1):
         label = (item.findtext("name") or "").strip()

@@ -16,15 +16,15 @@ from partlabel.labels.formats.delimited import (
     write_delimited,
 )
 from partlabel.labels.formats.format import Format, drops_scores, drops_splits
+from partlabel.labels.formats.reading_options import quote_names
+from partlabel.labels.formats.restriction import require_classes
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Notes, Stated, only_once
+from partlabel.labels.formats.tag_tables import tag_table
 
 _IMAGE_COLUMN_NAMES = ("filename", "file", "path", "photo", "picture")  # besides ``image``
 _SAMPLED_RECORDS = 50
-_HINT = (
-    "write 1 or yes (present), 0 or no (absent), or leave the cell empty (unknown); "
-    "remove the column if it is not a class"
-)
+_HINT = "write 1 or yes (present), 0 or no (absent), or leave the cell empty (unknown)"
 
 
 class Csv(Format):
@@ -42,15 +42,18 @@ class Csv(Format):
         if source.kind != "text" or len(source.header) < 2:
             return False
         first, *others = source.header
-        if others in (["class"], ["label"], ["tags"]):  # one row per label: not this format
-            return False
+        table = tag_table(source)
+        if table is not None:
+            return table.image == 0 and table.may_be_wide and first != "Path"
         may_be_cells = {"class", "value"} <= set(others)
         if first.lower() == "image":
-            return not may_be_cells or _first_values(source, others) <= set(DIGITS)
+            return not may_be_cells or first_values(source, others) <= set(DIGITS)
         is_chexpert = first == "Path"
         if first.lower() not in _IMAGE_COLUMN_NAMES or is_chexpert or may_be_cells:
             return False
-        values = _first_values(source, [name for name in others if name != "split"])
+        only = source.options.only_classes
+        classes = [n for n in others if n in only] if only else [n for n in others if n != "split"]
+        values = first_values(source, classes)
         return values <= set(ABSENT_OR_PRESENT) and any(ABSENT_OR_PRESENT[v] for v in values)
 
     def read(self, source: Source) -> Stated:
@@ -134,9 +137,9 @@ def need_classes(table: LabelTable) -> None:
         raise InputError("a table without classes cannot be written in this format")
 
 
-def _first_values(source: Source, columns: list[str]) -> set[str]:
+def first_values(source: Source, columns: list[str]) -> set[str]:
     """The values in these columns of the first records."""
-    positions = [source.header.index(name) for name in columns]
+    positions = [source.all_columns.index(name) for name in columns]
     records = islice(source.records(), 1, 1 + _SAMPLED_RECORDS)  # without the header
     return {fields[i].strip() for _, fields in records for i in positions if i < len(fields)}
 
@@ -146,6 +149,8 @@ def read_wide(
 ) -> Stated:
     """Read a table with one row per image.
 
+    Only the classes that the options ask for are looked at.
+
     Args:
         text: the table.
         image: the column with the names of the images.
@@ -153,14 +158,17 @@ def read_wide(
         meaning: the value that each allowed text stands for.
         hint: the end of the error message for other texts.
     """
+    only, source = text.source.options.only_classes, text.source
+    require_classes(source.options, [text.header[i] for i in columns])
+    columns = [i for i in columns if text.header[i] in only] if only else columns
     classes = [text.header[i] for i in columns]
     if "" in classes:
         number = columns[classes.index("")] + 1
-        raise text.source.error(f"column {number:,} has no name", "line 1")
-    if not classes:
-        raise text.source.error("no column holds labels; the header needs one column per class")
-    only_once(text.source, "column", text.header, columns, "line 1")
-    text.require_known(columns, meaning, hint)
+        raise source.error(f"column {number:,} has no name", source.line(1))
+    if not classes and not only:
+        raise source.error("no column holds labels; the header needs one column per class")
+    only_once(source, "column", text.header, columns, source.line(1))
+    text.require_known(columns, meaning, hint + _proposal(text, columns, meaning))
     text.reject(image, {""}, "an image needs a name")
     rows = text.codes(image)
     matrix = np.empty((len(text), len(columns)), dtype=np.int8)
@@ -180,6 +188,19 @@ def read_wide(
         where=text.lines,
         notes=notes,
     )
+
+
+def _proposal(text: Delimited, columns: list[int], meaning: dict[str, int]) -> str:
+    """The option that leaves out the columns that hold something other than labels."""
+    no_classes = []
+    for column in columns:
+        words = [value.strip() for value in text.values(column)]
+        if any(words) and not any(word in meaning for word in words if word):
+            no_classes.append(text.header[column])
+    if not no_classes:
+        return "; if the column is not a class, leave it out with --ignore-columns"
+    names = quote_names(no_classes)
+    return f"; columns that are no classes are left out with --ignore-columns {names}"
 
 
 def wide_rows(table: LabelTable, words: dict[int, str]) -> Iterator[list[str]]:

@@ -23,7 +23,7 @@ from partlabel.judging.scoring import evaluate_run
 from partlabel.labels import LabelTable, simulate
 from partlabel.metrics import by_annotations
 from partlabel.output.bench.results import Result, name_of_labels
-from partlabel.output.bench.spec import FULL, Spec, read_table
+from partlabel.output.bench.spec import FULL, Spec, read_table, strategy_of
 from partlabel.training.run import Run
 from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError
@@ -225,8 +225,15 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
     if cell.strategy == FULL:
         labels = simulate.hide(table, "partial", 1.0, cell.seed, spec.split, spec.holdout)
     else:
+        strategy = strategy_of(spec, cell.strategy)
         labels = simulate.hide(
-            table, cell.strategy, cell.proportion, cell.seed, spec.split, spec.holdout
+            table,
+            strategy.strategy,
+            cell.proportion,
+            cell.seed,
+            spec.split,
+            spec.holdout,
+            **strategy.options,
         )
     # the method's table has no rows of other splits, so that no test label can be used
     rows = np.flatnonzero(labels.in_split(spec.split) | labels.in_split(simulate.HOLDOUT))

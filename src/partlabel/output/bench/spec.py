@@ -35,6 +35,23 @@ class Strategy(BaseModel):
     model_config = ConfigDict(extra="forbid")
     strategy: str
     proportions: list[float | None] = [None]
+    parts: int | None = Field(default=None, description="For merged: number of parts.")
+    full: float | None = Field(
+        default=None, description="For mixed: share of images with all labels."
+    )
+    tags: float | None = Field(default=None, description="For mixed: images with one tag.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the strategy that are given."""
+        options = {name: getattr(self, name) for name in simulate.OPTIONS}
+        return {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def title(self) -> str:
+        """The strategy and its options, as shown in tables and used in names of folders."""
+        options = [f"{name}{value:g}" for name, value in self.options.items()]
+        return "-".join([self.strategy, *options])
 
 
 class Entry(BaseModel):
@@ -117,7 +134,7 @@ def _check_entries(path: Path, spec: Spec) -> None:
     for strategy in spec.strategies:
         if strategy.strategy != FULL:
             for proportion in strategy.proportions:
-                simulate.check(strategy.strategy, proportion)
+                simulate.check(strategy.strategy, proportion, **strategy.options)
     for entry in spec.methods:
         one_of("method", entry.method, METHODS)
         for choice in choices(spec, entry):
@@ -176,7 +193,13 @@ def combinations(spec: Spec) -> Iterator[Combination]:
             if entry.only is not None and strategy.strategy not in entry.only:
                 continue
             for proportion in strategy.proportions:
-                yield Combination(entry, strategy.strategy, proportion)
+                yield Combination(entry, strategy.title, proportion)
+
+
+def strategy_of(spec: Spec, title: str) -> Strategy:
+    """The strategy with this title; an entry's own labels are a strategy without options."""
+    own = Strategy(strategy=title)
+    return next((strategy for strategy in spec.strategies if strategy.title == title), own)
 
 
 def choices(spec: Spec, entry: Entry) -> Iterator[dict[str, Any]]:

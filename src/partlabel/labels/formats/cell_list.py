@@ -1,0 +1,250 @@
+"""The ``cells`` format: one row per label, with everything that is known about it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from partlabel.base.errors import some
+from partlabel.base.files import atomic_file
+from partlabel.labels import CHOSEN, HUMAN, MODEL, NOT_ASKED, RANDOM, Details, LabelTable, Names
+from partlabel.labels.formats.delimited import (
+    ABSENT_OR_PRESENT,
+    DIGITS,
+    Delimited,
+    read_delimited,
+    write_delimited,
+)
+from partlabel.labels.formats.format import Format
+from partlabel.labels.formats.parquet import read_parquet
+from partlabel.labels.formats.source import Source
+from partlabel.labels.formats.stated import Stated
+from partlabel.labels.formats.wide import first_values
+from partlabel.labels.table import MOST_ORIGINS, TOO_MANY_ORIGINS
+
+_SOURCES = {"human": HUMAN, "model": MODEL, "": HUMAN}
+ASKED = {"": NOT_ASKED, "random": RANDOM, "chosen": CHOSEN}
+_REQUIRED_COLUMNS = {"image", "class", "value"}
+_COLUMNS = _REQUIRED_COLUMNS | {"score", "source", "origin", "asked", "split"}
+
+Mask = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+
+class CellList(Format):
+    """``image,class,value,score,source[,origin,asked,split]`` as CSV or Parquet.
+
+    This is the format of completed tables. A row with a score but without a value is a label that
+    is still unknown. A row without a class names an image, and a row without an image names a
+    class: so images and classes without labels are kept, and the order of both.
+    """
+
+    name = "cells"
+    suffixes = (".parquet",)
+    holds_origins = True
+
+    def matches(self, source: Source) -> bool:
+        """Whether there are columns image, class and value.
+
+        In a text file with other columns too, these may be three classes of the format ``csv``.
+        """
+        if source.kind == "parquet":
+            return set(source.parquet_columns) >= _REQUIRED_COLUMNS
+        if source.kind != "text" or not set(source.header) >= _REQUIRED_COLUMNS:
+            return False
+        return set(source.header) <= _COLUMNS or not first_values(source, ["class"]) <= set(DIGITS)
+
+    def read(self, source: Source) -> Stated:
+        """One statement per row with an image and a class."""
+        text = read_parquet(source) if source.kind == "parquet" else read_delimited(source)
+        hint = "write 1, 0, or nothing for an unknown label"
+        value = text.map(text.column("value"), ABSENT_OR_PRESENT, hint)
+        details, origins = _details(text)
+        is_label = _rows_with_labels(text, value, details)
+        images, image_of = _images(text)
+        classes, class_of = _classes(text)
+        stated = Stated(images, classes, image_of, class_of, value, details, where=text.lines)
+        if "split" in text.header:
+            stated.splits = _splits(text, images, image_of)
+        if not is_label.all():
+            stated = _select(stated, np.flatnonzero(is_label))
+        stated.origins = origins
+        ignored = [name for name in text.header if name not in _COLUMNS]
+        if ignored:
+            stated.notes.remarks.append(f"columns that are ignored: {some(ignored)}")
+        return stated
+
+    def write(self, table: LabelTable, path: Path) -> None:
+        """Write Parquet if the suffix is .parquet, else CSV."""
+        content = _as_arrow(table)
+        if path.suffix.lower() == ".parquet":
+            with atomic_file(path) as stream:
+                pyarrow.parquet.write_table(content, stream)
+        else:
+            write_delimited(path, content.column_names, _text_rows(content))
+
+
+def _details(text: Delimited) -> tuple[Details, list[str]]:
+    """The details of each row, and the names of the origins."""
+    details, origins = Details(), []
+    if "score" in text.header:
+        column = text.column("score")
+        scores = text.numbers(column).astype(np.float32)[text.codes(column)]
+        details = replace(details, scores=scores)
+    if "source" in text.header:
+        sources = text.map(text.column("source"), _SOURCES, "write human or model")
+        details = replace(details, sources=sources)
+    if "asked" in text.header:
+        asked = text.map(text.column("asked"), ASKED, "write random, chosen or nothing")
+        details = replace(details, asked=asked)
+    if "origin" in text.header:
+        column = text.column("origin")
+        names = [name.strip() for name in text.values(column)]
+        origins = list(dict.fromkeys(name for name in names if name))
+        if len(origins) > MOST_ORIGINS:
+            raise text.source.error(TOO_MANY_ORIGINS)
+        code = {"": 0} | {name: number for number, name in enumerate(origins, start=1)}
+        codes = np.array([code[name] for name in names] or [0], dtype=np.uint8)
+        details = replace(details, origins=codes[text.codes(column)])
+    return details, origins
+
+
+def _rows_with_labels(text: Delimited, value: NDArray[np.int8], details: Details) -> Mask:
+    """Which rows have both an image and a class; a row with neither, or with a label, is wrong."""
+    has_image = _has_image(text)
+    column = text.column("class")
+    filled = np.array([bool(name.strip()) for name in text.values(column)] or [False])
+    has_class = filled[text.codes(column)]
+    is_label = has_image & has_class
+    has_label = (value != 0) | ~np.isnan(details.filled("scores", len(value)))
+    wrong = np.flatnonzero(~is_label & (has_label | ~(has_image | has_class)))
+    if len(wrong):
+        record = int(wrong[0])
+        name, thing = ("class", "a class") if has_image[record] else ("image", "an image")
+        where = f"{text.line(record)}, column '{name}'"
+        raise text.source.error(f"'' is not allowed; {thing} needs a name", where)
+    return np.asarray(is_label)
+
+
+def _has_image(text: Delimited) -> Mask:
+    """[n] whether each row names an image."""
+    column = text.column("image")
+    empty = text.columns[column].dictionary.index("").as_py()
+    return np.asarray(text.codes(column) != empty, dtype=np.bool_)
+
+
+def _images(text: Delimited) -> tuple[Names, Integers]:
+    """The images in order of appearance, and the image of each row, if it has one."""
+    column = text.column("image")
+    names, codes = text.columns[column].dictionary, text.codes(column).astype(np.int64)
+    empty = names.index("").as_py()
+    if empty < 0:
+        return Names(names), codes
+    others = pa.concat_arrays([names.slice(0, empty), names.slice(empty + 1)])
+    return Names(others), codes - (codes > empty)
+
+
+def _classes(text: Delimited) -> tuple[Names, Integers]:
+    """The classes in order of appearance, and the class of each row, if it has one."""
+    column = text.column("class")
+    names = [name.strip() for name in text.values(column)]
+    classes = list(dict.fromkeys(name for name in names if name))
+    position = {"": 0} | {name: number for number, name in enumerate(classes)}
+    codes = np.array([position[name] for name in names] or [0], dtype=np.int64)
+    return Names(classes), codes[text.codes(column)]
+
+
+def _splits(text: Delimited, images: Names, image_of: Integers) -> Names:
+    """The split of each image; a row may leave it empty, but two different splits are an error."""
+    column = text.column("split")
+    names = [name.strip() for name in text.values(column)]
+    splits = ["", *dict.fromkeys(name for name in names if name)]
+    codes = np.array([splits.index(name) for name in names] or [0])[text.codes(column)]
+    rows = np.flatnonzero((codes > 0) & _has_image(text))
+    split_of_image = np.zeros(len(images), dtype=np.int64)
+    split_of_image[image_of[rows]] = codes[rows]
+    clashes = rows[split_of_image[image_of[rows]] != codes[rows]]
+    if len(clashes):
+        record = int(clashes[0])
+        name = images[int(image_of[record])]
+        raise text.source.error(f"image '{name}' is in two splits", text.line(record))
+    return Names(splits).take(split_of_image)
+
+
+def _select(stated: Stated, records: Integers) -> Stated:
+    """Only the statements of these records."""
+    return replace(
+        stated,
+        image=stated.image[records],
+        label=stated.label[records],
+        value=stated.value[records],
+        details=stated.details.take(records),
+        record=records,
+    )
+
+
+def _as_arrow(table: LabelTable) -> pa.Table:
+    """The rows of a file: classes where needed, then for each image its cells, or it alone."""
+    cells, details = table.cells, table.cells.details
+    rows, positions = _rows_and_cells(table)
+    declared = np.arange(0 if _in_order_of_appearance(table) else len(table.classes))
+    first = np.full(len(declared), -1)
+    rows, positions = np.concatenate([first, rows]), np.concatenate([first, positions])
+    classes = np.append(cells.columns, -1)[positions].astype(np.int64)
+    classes[: len(declared)] = declared
+
+    def column(values: pa.Array) -> pa.Array:
+        """The values of cells, for each row; nothing for rows without a cell."""
+        return values.take(_or_null(positions))
+
+    sources = np.where(cells.values == 0, MODEL, cells.sources_or_human())
+    columns = {
+        "image": table.ids.plain().take(_or_null(rows)),
+        "class": table.classes.plain().take(_or_null(classes)),
+        "value": column(pa.array((cells.values + 1) // 2, mask=cells.values == 0)),
+        "score": column(pa.array(cells.scores_or_nan(), from_pandas=True)),
+        "source": column(pa.array(["human", "model"]).take(pa.array(sources))),
+    }
+    if details.origins is not None:
+        columns["origin"] = column(_words(["", *table.origins], details.origins))
+    if details.asked is not None:
+        columns["asked"] = column(_words(list(ASKED), details.asked))
+    if table.splits is not None:
+        columns["split"] = table.splits.plain().take(_or_null(rows))
+    return pa.table(columns)
+
+
+def _rows_and_cells(table: LabelTable) -> tuple[Integers, Integers]:
+    """The row of each cell and its position; for an image without cells its row and -1."""
+    cells = table.cells
+    empty = np.flatnonzero(np.diff(cells.starts) == 0)
+    rows = np.concatenate([cells.rows, empty])
+    positions = np.concatenate([np.arange(len(cells.values)), np.full(len(empty), -1)])
+    order = np.argsort(rows, kind="stable")
+    return rows[order], positions[order]
+
+
+def _in_order_of_appearance(table: LabelTable) -> bool:
+    """Whether every class has a cell, and their first cells are in the order of the classes."""
+    columns, first = np.unique(table.cells.columns, return_index=True)
+    return len(columns) == len(table.classes) and bool((np.diff(first) > 0).all())
+
+
+def _or_null(positions: Integers) -> pa.Array:
+    return pa.array(positions, mask=positions < 0)
+
+
+def _words(words: list[str], codes: NDArray[np.generic]) -> pa.Array:
+    """A word for each code, null for the empty word."""
+    return pa.array([word or None for word in words], pa.string()).take(pa.array(codes))
+
+
+def _text_rows(content: pa.Table) -> Iterator[tuple[str, ...]]:
+    text = [pc.fill_null(column.cast(pa.large_string()), "") for column in content.itercolumns()]
+    for batch in pa.table(text, content.column_names).to_batches(max_chunksize=1 << 16):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

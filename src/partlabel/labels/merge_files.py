@@ -1,0 +1,176 @@
+"""Label files, each read in its own way, and merged into one table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from partlabel.base.errors import InputError
+from partlabel.labels import formats
+from partlabel.labels.corrections import Corrected, correct, emptied_cells
+from partlabel.labels.formats import Reading, ReadOptions
+from partlabel.labels.formats.cell_list import CellList
+from partlabel.labels.hierarchy import Implied, imply, read_hierarchy
+from partlabel.labels.label_space import check_renamed, final_names, read_synonyms, rename
+from partlabel.labels.merge import ClassConflict, Contribution, merge_and_count
+from partlabel.labels.merge_plan import FileEntry, MergePlan
+from partlabel.labels.table import ABSENT, LabelTable
+
+OnRead = Callable[[FileEntry, Reading], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of a merge.
+
+    Args:
+        entry: the file, as stated.
+        options: how it was read.
+        format: its format.
+        table: its labels, with the final names of classes.
+        names: the new names of classes of the file.
+        origin: the origin of its labels that have none.
+    """
+
+    entry: FileEntry
+    options: ReadOptions
+    format: str
+    table: LabelTable
+    names: dict[str, str]
+    origin: str
+
+
+@dataclass(frozen=True)
+class MergedFiles:
+    """The result of :func:`merge_files`.
+
+    Args:
+        table: the merged table.
+        parts: the files, in order.
+        contributions: what each file adds; empty if files are corrections.
+        conflicts: the classes with contradictions between files.
+        overruled: number of labels of models that a human contradicts.
+        corrected: what each file of corrections changed.
+        implied: what the hierarchy added, if there is one.
+    """
+
+    table: LabelTable
+    parts: list[Part]
+    contributions: list[Contribution] = field(default_factory=list)
+    conflicts: list[ClassConflict] = field(default_factory=list)
+    overruled: int = 0
+    corrected: list[Corrected] = field(default_factory=list)
+    implied: Implied | None = None
+
+    @property
+    def origins_stated(self) -> bool:
+        """Whether somebody stated an origin, in a file or for a file."""
+        return any(part.entry.origin is not None or len(part.table.origins) for part in self.parts)
+
+
+def merge_files(
+    plan: MergePlan, *, corrections: bool = False, on_read: OnRead | None = None
+) -> MergedFiles:
+    """Merge label files.
+
+    Args:
+        plan: the files, and what to do with their classes.
+        corrections: the files after the first correct it, in order: labels of humans replace
+            earlier ones, and a label that is listed without a value becomes unknown.
+        on_read: called after each file is read.
+    """
+    hierarchy = read_hierarchy(plan.hierarchy) if plan.hierarchy is not None else None
+    parts = _read_parts(plan, on_read)
+    result = _correct(parts) if corrections else _merge(parts, plan)
+    if hierarchy is None:
+        return result
+    implied = imply(result.table, hierarchy)
+    implied.table.conflicts = result.table.conflicts
+    implied.table.split_conflicts = result.table.split_conflicts
+    return replace(result, table=implied.table, implied=implied)
+
+
+def _merge(parts: list[Part], plan: MergePlan) -> MergedFiles:
+    tables, origins = [part.table for part in parts], [part.origin for part in parts]
+    merged = merge_and_count(tables, plan.conflict, origins)
+    return MergedFiles(
+        merged.table, parts, merged.contributions, merged.conflicts, merged.overruled
+    )
+
+
+def _correct(parts: list[Part]) -> MergedFiles:
+    table = parts[0].table.with_origin(parts[0].origin)
+    steps = []
+    for part in parts[1:]:
+        emptied = None
+        if part.format == CellList.name:  # other formats cannot list a label without a value
+            emptied = emptied_cells(part.entry.path, table, part.names, part.options)
+        try:
+            step = correct(table, part.table.with_origin(part.origin), emptied)
+        except InputError as error:
+            raise InputError(f"{part.entry.path}: {error}") from None
+        table = step.table
+        steps.append(step)
+    return MergedFiles(table, parts, corrected=steps)
+
+
+def _read_parts(plan: MergePlan, on_read: OnRead | None) -> list[Part]:
+    """The files as tables with their final class names."""
+    synonyms = read_synonyms(plan.synonyms) if plan.synonyms is not None else {}
+    readings = []
+    for entry in plan.files:
+        readings.append(_read(entry, plan))
+        if on_read is not None:
+            on_read(entry, readings[-1])
+    tables = [reading.table for reading in readings]
+    check_renamed(plan.rename, {name for table in tables for name in table.classes})
+    parts = []
+    for entry, reading, origin in zip(
+        plan.files, readings, _origins(plan.files, tables), strict=True
+    ):
+        try:
+            check_renamed(entry.rename, set(reading.table.classes))
+            names = final_names(reading.table, [entry.rename, plan.rename, synonyms])
+            table = rename(_evidence(reading.table, entry), names, plan.conflict)
+        except InputError as error:
+            raise InputError(f"{entry.path}: {error}") from None
+        options = options_of(entry, plan)
+        parts.append(Part(entry, options, reading.notes.format, table, names, origin))
+    return parts
+
+
+def _read(entry: FileEntry, plan: MergePlan) -> Reading:
+    return formats.read_with(entry.path, options_of(entry, plan))
+
+
+def options_of(entry: FileEntry, plan: MergePlan) -> ReadOptions:
+    """How to read a file of a plan."""
+    options = ReadOptions(**{**plan.reading, **entry.reading})
+    only_common = entry.unlisted is None and options.unlisted is not None
+    if only_common and not formats.needs_unlisted(entry.path, options.format):
+        # such a file states absent labels itself, so its unlisted labels stay unknown
+        return replace(options, unlisted=None)
+    return options
+
+
+def _evidence(table: LabelTable, entry: FileEntry) -> LabelTable:
+    """The labels that are evidence: no absent ones if only presences were noted."""
+    if entry.notes != "presences":
+        return table
+    return table.with_cells(table.cells.where(table.cells.values != ABSENT))
+
+
+def _origins(files: Sequence[FileEntry], tables: Sequence[LabelTable]) -> list[str]:
+    """The origin of each file: as stated, else the stem of its name, made unique."""
+    stated = [entry.origin for entry in files if entry.origin is not None]
+    taken = {*stated, *(name for table in tables for name in table.origins)}
+    stems = [entry.path.resolve().stem for entry in files]
+    origins = []
+    for entry, stem in zip(files, stems, strict=True):
+        if entry.origin is not None:
+            origins.append(entry.origin)
+            continue
+        unique = stems.count(stem) == 1 and stem not in taken
+        name = stem if unique else f"{entry.path.resolve().parent.name}/{stem}"
+        candidates = [name, *(f"{name} {number}" for number in range(2, len(files) + 2))]
+        origins.append(next(name for name in candidates if name not in taken))
+        taken.add(origins[-1])
+    return origins

@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name in ("coco_labels", "coco_features", "voc_labels", "voc_features"):
         parser.add_argument(name, type=Path)
-    parser.add_argument("--weight-decay", type=float, default=1e-2)
+    parser.add_argument("--weight-decay", type=float, default=1e-3)
     parser.add_argument("--known", type=float, default=0.1)
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from partlabel.base.errors import FileError, InputError, count, one_of, some
 from partlabel.images.batches import Rows
-from partlabel.images.image_names import ImageNames
+from partlabel.images.matching import FileNames
 from partlabel.labels.formats.delimited import read_delimited
 from partlabel.labels.formats.parquet import read_parquet
 from partlabel.labels.formats.source import Source
@@ -123,9 +123,7 @@ class VectorFile:
         rows = self.ids.find(names)
         missing = np.flatnonzero(rows < 0)
         if len(missing):
-            aliases = self._aliases
-            close = [_closest(name, aliases) or "" for name in names.take(missing)]
-            rows[missing] = self.ids.find(close)
+            rows[missing] = self._find_similar(list(names.take(missing)))
         missing = np.flatnonzero(rows < 0)
         if len(missing):
             raise FileError(
@@ -136,9 +134,12 @@ class VectorFile:
             )
         return rows
 
-    @cached_property
-    def _aliases(self) -> ImageNames:
-        return ImageNames(list(self.ids))
+    def _find_similar(self, names: list[str]) -> Rows:
+        """The row of each name that is spelled in another way, -1 if none is alike."""
+        files = FileNames(list(self.ids), "")
+        shorter = [name.rsplit(".", 1)[0] for name in names]  # ids may have no suffix
+        matches = [a or b for a, b in zip(files.match(names), files.match(shorter), strict=True)]
+        return self.ids.find(["" if match is None else match.file for match in matches])
 
     @cached_property
     def _parts(self) -> tuple[list[Part], Rows]:
@@ -188,17 +189,6 @@ class VectorFile:
                 stream.seek(place)
                 digest.update(stream.read(_BLOCK))
         return digest.hexdigest()
-
-
-def _closest(name: str, aliases: ImageNames) -> str | None:
-    """The id that means this image: the same path or the same file name, with another suffix."""
-    file_name = name.rsplit("/", 1)[-1]
-    return (
-        aliases.by_path(name)
-        or aliases.by_path(name.rsplit(".", 1)[0])
-        or aliases.by_file_name(file_name)
-        or aliases.by_file_name(file_name.rsplit(".", 1)[0])
-    )
 
 
 @contextmanager

@@ -17,6 +17,8 @@ NAMES = (
     "saliency",
     "lac",
     "similarity",
+    "extraction",
+    "families",
 )
 
 if len(sys.argv) == 2 and sys.argv[1] in NAMES:

@@ -60,7 +60,7 @@ def _compare(case: str, frozen: Any, epochs: int, limit: float, folder: Path, ta
     inputs: InputSource = pictures
     if frozen == "all":
         backbone = _model("all").backbone
-        inputs = cached_maps(backbone, "lite0", pictures, folder / "cache")
+        inputs = cached_maps(backbone, pictures, folder / "cache")
         inputs.apply(lambda maps: maps.mean(dim=(2, 3), keepdim=True), in_memory=True)
     labels = torch.from_numpy(table.dense()).float()
     settings = make_settings(method="bce", epochs=epochs, batch=BATCH, size=SIZE, frozen=frozen)

@@ -55,7 +55,7 @@ def test_a_bank_holds_the_maps_of_all_views(
     images = pictures(scene)
     messages: list[str] = []
     bank = Bank(pictures=4, flip=True, strong=2)
-    maps = cached_maps(backbone, "b", images, tmp_path, bank=bank, on_note=messages.append)
+    maps = cached_maps(backbone, images, tmp_path, bank=bank, on_note=messages.append)
     assert len(messages) == 1
     assert "12 additional views" in messages[0]
     allowed = {"weak": [("clean", 0), ("flip", 0)], "strong": [("strong", 0), ("strong", 1)]}
@@ -74,7 +74,7 @@ def test_a_bank_holds_the_maps_of_all_views(
 def test_draws_depend_on_seed_epoch_and_id(backbone: Backbone, scene: Path, tmp_path: Path) -> None:
     bank = Bank(pictures=6, flip=True, strong=2)
     one, again, other = (
-        cached_maps(backbone, "b", pictures(scene, seed), tmp_path, bank=bank) for seed in (0, 0, 1)
+        cached_maps(backbone, pictures(scene, seed), tmp_path, bank=bank) for seed in (0, 0, 1)
     )
     first, repeated, reseeded = (
         [cached(maps, "strong", epoch) for epoch in range(6)] for maps in (one, again, other)
@@ -92,7 +92,6 @@ def test_a_bank_is_computed_once(backbone: Backbone, scene: Path, tmp_path: Path
     for _ in range(2):
         cached_maps(
             backbone,
-            "b",
             pictures(scene),
             tmp_path,
             bank=bank,
@@ -104,7 +103,7 @@ def test_a_bank_is_computed_once(backbone: Backbone, scene: Path, tmp_path: Path
 def test_without_a_bank_every_view_is_the_clean_one(
     backbone: Backbone, scene: Path, tmp_path: Path
 ) -> None:
-    maps = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    maps = cached_maps(backbone, pictures(scene), tmp_path)
     (inputs,) = maps.batches([np.arange(6)], ("clean", "weak", "strong"), 5)
     assert torch.equal(inputs.views["weak"], inputs.views["clean"])
     assert torch.equal(inputs.views["strong"], inputs.views["clean"])
@@ -115,7 +114,7 @@ def test_maps_can_be_transformed(
     in_memory: bool, backbone: Backbone, scene: Path, tmp_path: Path
 ) -> None:
     bank = Bank(pictures=6, flip=True)
-    plain, pooled = (cached_maps(backbone, "b", pictures(scene), tmp_path, bank=bank) for _ in "ab")
+    plain, pooled = (cached_maps(backbone, pictures(scene), tmp_path, bank=bank) for _ in "ab")
     pooled.apply(lambda maps: maps.mean(dim=(2, 3), keepdim=True), in_memory=in_memory)
     for epoch in range(4):
         expected = cached(plain, "weak", epoch).mean(dim=(2, 3), keepdim=True)
@@ -129,7 +128,7 @@ def test_broken_images_are_left_out(backbone: Backbone, scene: Path, tmp_path: P
     bad.write_bytes(b"not an image")
     images.paths = [*images.paths[:2], bad]
     bank = Bank(pictures=3, flip=True, strong=1)
-    maps = cached_maps(backbone, "b", images, tmp_path / "c", bank=bank, broken=broken.append)
+    maps = cached_maps(backbone, images, tmp_path / "c", bank=bank, broken=broken.append)
     assert len(broken) == 1
     (inputs,) = maps.batches([np.array([2, 1, 0])], ("weak", "strong"), 0)
     assert inputs.rows.tolist() == [1, 0]
@@ -139,13 +138,13 @@ def test_broken_images_are_left_out(backbone: Backbone, scene: Path, tmp_path: P
 def test_damaged_records_are_noticed_and_can_be_removed(
     backbone: Backbone, scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    expected = cached(cached_maps(backbone, "b", pictures(scene), tmp_path), "clean", 0)
+    expected = cached(cached_maps(backbone, pictures(scene), tmp_path), "clean", 0)
     (folder,) = list_stores(tmp_path)
     content = bytearray((folder / "maps").read_bytes())
     size = len(content) // 6
     content[2 * size : 3 * size] = bytes(size)
     (folder / "maps").write_bytes(content)
-    maps = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    maps = cached_maps(backbone, pictures(scene), tmp_path)
     (intact,) = maps.batches([np.array([0, 1])], ("clean",))
     assert torch.equal(intact.views["clean"], expected[:2])
     with pytest.raises(JobError, match="partlabel cache --verify"):
@@ -154,20 +153,20 @@ def test_damaged_records_are_noticed_and_can_be_removed(
     assert "1 damaged record removed" in capsys.readouterr().out
     assert main(["cache", "--cache", str(tmp_path)]) == 0
     assert "5" in capsys.readouterr().out.split()
-    mended = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    mended = cached_maps(backbone, pictures(scene), tmp_path)
     torch.testing.assert_close(cached(mended, "clean", 0), expected, rtol=1e-2, atol=1e-3)
 
 
 def test_a_key_that_occurs_twice_is_tolerated(
     backbone: Backbone, scene: Path, tmp_path: Path
 ) -> None:
-    expected = cached(cached_maps(backbone, "b", pictures(scene), tmp_path), "clean", 0)
+    expected = cached(cached_maps(backbone, pictures(scene), tmp_path), "clean", 0)
     (folder,) = list_stores(tmp_path)
     for name in ("maps", "index"):
         content = (folder / name).read_bytes()
         with (folder / name).open("ab") as stream:
             stream.write(content[: len(content) // 6])
-    again = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    again = cached_maps(backbone, pictures(scene), tmp_path)
     assert torch.equal(cached(again, "clean", 0), expected)
     store = open_store(folder)
     assert (len(store.entries), len(store.index)) == (7, 6)
@@ -179,11 +178,11 @@ def test_a_key_that_occurs_twice_is_tolerated(
 
 def test_records_of_a_crash_are_dropped(backbone: Backbone, scene: Path, tmp_path: Path) -> None:
     """Records without an entry, and an entry that was cut off."""
-    expected = cached(cached_maps(backbone, "b", pictures(scene), tmp_path), "clean", 0)
+    expected = cached(cached_maps(backbone, pictures(scene), tmp_path), "clean", 0)
     (folder,) = list_stores(tmp_path)
     index = (folder / "index").read_bytes()
     (folder / "index").write_bytes(index[: len(index) * 2 // 3 - 7])
-    mended = cached_maps(backbone, "b", pictures(scene), tmp_path)
+    mended = cached_maps(backbone, pictures(scene), tmp_path)
     torch.testing.assert_close(cached(mended, "clean", 0), expected, rtol=1e-2, atol=1e-3)
     assert (folder / "index").stat().st_size == len(index)
 

@@ -144,6 +144,7 @@ def test_killed_between_rounds(
 
     def end_and_die(self: trainer.Trainer, record: dict[str, Any]) -> None:
         original(self, record)
+        assert self.checkpoint is not None
         if (self.checkpoint.parent.name, self.progress.epoch) == stop:
             raise KeyError("killed")
 

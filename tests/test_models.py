@@ -1,6 +1,7 @@
 """Backbones: ImageNet weights, splitting into two parts, reduction, and error messages."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import torch
 
 from partlabel.base.errors import InputError
 from partlabel.images.pictures import read_picture
-from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction, weights
+from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction
+from partlabel.models.backbones import packaged
+from partlabel.models.backbones.packaged import load_packaged
 from partlabel.models.heads import Linear
-from partlabel.models.weights import load_packaged
 
 PHOTOS = {
     Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg": 652,  # military uniform
@@ -78,8 +80,8 @@ def test_frozen_layers_do_not_change() -> None:
 def test_errors_for_bad_backbones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean resnet50"):
         Backbone("resnet_50", "none", "nothing", 64)
-    with pytest.raises(InputError, match="not a feature map"):
-        Backbone("test_vit", "none", "nothing", 160)
+    with pytest.raises(InputError, match="not one feature per position"):
+        Backbone("crossvit_tiny_240", "none", "nothing", 240)
     with pytest.raises(InputError, match="no such file"):
         Backbone("resnet18", str(tmp_path / "nothing.pth"), "nothing", 64)
     (tmp_path / "bad.pth").write_bytes(b"not weights")
@@ -144,13 +146,14 @@ def test_damaged_packaged_weights_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the start of the hash is right, which the name of the file has."""
-    file = tmp_path / weights._FILE
+    digest = hashlib.sha256(b"other weights").hexdigest()
+    other = replace(packaged.PACKAGED[DEFAULT_BACKBONE], sha256=digest[:8] + "0" * 56)
+    file = tmp_path / "models" / other.name
     file.parent.mkdir()
     file.write_bytes(b"other weights")
-    digest = hashlib.sha256(b"other weights").hexdigest()
     monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
-    monkeypatch.setattr(weights, "_SHA256", digest[:8] + "0" * 56)
-    weights._packaged.cache_clear()
+    monkeypatch.setitem(packaged.PACKAGED, DEFAULT_BACKBONE, other)
+    packaged._tensors.cache_clear()
     with pytest.raises(InputError, match="the ImageNet weights are damaged; install"):
         load_packaged(timm.create_model(DEFAULT_BACKBONE))
-    weights._packaged.cache_clear()
+    packaged._tensors.cache_clear()

@@ -304,7 +304,7 @@ def test_labels_filled_in_as_absent_are_in_the_page_and_its_legend(work: Workspa
     folder = work.folder / "many"
     table = scenes.write(folder, 60, scenes.World(12, 64, 0), test=0.0)
     labels = simulate.hide(table, "partial", 0.5, holdout=0.5)
-    call: dict[str, Any] = {"method": "an", "cache": work.cache, **TINY}
+    call: dict[str, Any] = {"method": "an", "cache": work.cache, **TINY, "epochs": 12, "lr": 1e-2}
     page = page_of(build_report(train(labels, folder / "images", folder / "run", **call),
                                 precision=0.5))  # fmt: skip
     rows = cells(section(page, "What <code>complete</code> guarantees"))

@@ -22,7 +22,7 @@ if os.name != "posix":
 
 if TYPE_CHECKING:
     from partlabel import labels, metrics
-    from partlabel.api import bench, complete, evaluate, load, predict, report, train
+    from partlabel.api import bench, complete, embed, evaluate, load, predict, report, train
     from partlabel.labels import (
         ABSENT,
         PRESENT,
@@ -47,6 +47,7 @@ __all__ = [
     "__version__",
     "bench",
     "complete",
+    "embed",
     "evaluate",
     "formats",
     "heads",
@@ -72,7 +73,8 @@ _ATTRIBUTES = {
     **dict.fromkeys(("ABSENT", "PRESENT", "UNKNOWN", "LabelTable"), "partlabel.labels"),
     **dict.fromkeys(("read_labels", "write_labels"), "partlabel.labels.formats"),
     **dict.fromkeys(
-        ("bench", "complete", "evaluate", "load", "predict", "report", "train"), "partlabel.api"
+        ("bench", "complete", "embed", "evaluate", "load", "predict", "report", "train"),
+        "partlabel.api",
     ),
 }
 _MODULES = {

@@ -7,25 +7,72 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from partlabel.base.errors import InputError, PartlabelWarning, one_of
+from partlabel.images.folder import list_images
 from partlabel.judging import scoring
 from partlabel.judging.completion import Completion, complete_run
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadKeywords, ReadOptions, read_options, read_with
 from partlabel.labels.formats.boxes import read_boxes
+from partlabel.learning.teachers import read_teacher
 from partlabel.metrics import Evaluation
+from partlabel.models.features.vector_files import VectorFile
+from partlabel.models.features.vector_writing import check_target, write_vectors
 from partlabel.output.bench import Benchmark, read_spec, run_spec
 from partlabel.output.report import build_report
+from partlabel.training.arguments import make_settings
+from partlabel.training.embed import embed_images
+from partlabel.training.embedded import open_vectors
 from partlabel.training.run import Run, load
 from partlabel.training.settings import Execution
 from partlabel.training.train import train
 
-__all__ = ["bench", "complete", "evaluate", "load", "predict", "report", "train"]
+__all__ = ["bench", "complete", "embed", "evaluate", "load", "predict", "report", "train"]
 
 PathLike = str | os.PathLike[str]
 Labels = LabelTable | PathLike
+
+
+def embed(
+    images: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    backbone: str | None = None,
+    weights: str | None = None,
+    size: int | None = None,
+    workers: int | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> VectorFile:
+    """Write the features of images to a file that ``train(features=...)`` reads.
+
+    Args:
+        images: image files, or folders of images. The id of an image is its path in its folder.
+        out: the .npy, .npz, .safetensors, .parquet or .arrow file to write.
+        backbone, weights, size: the network, as in :func:`train`; None for the defaults.
+        workers: processes that decode images; None for a number that suits this computer.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+    """
+    path = Path(out)
+    check_target(path)
+    settings = {"backbone": backbone, "weights": weights, "size": size}
+    network = make_settings(
+        method="bce", frozen="all", **{k: v for k, v in settings.items() if v is not None}
+    )
+    execution = Execution(
+        workers=workers, cache=None if cache is None else Path(cache), device=device or "auto"
+    )
+    single = isinstance(images, str | os.PathLike)
+    paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
+    files, nameless = list_images(paths)
+    embedded = embed_images(files, network, execution)
+    for message in [*nameless, *embedded.broken]:
+        _warn(f"left out: {message}")
+    write_vectors(path, embedded.vectors, embedded.ids)
+    return VectorFile(path)
 
 
 def evaluate(
@@ -38,7 +85,11 @@ def evaluate(
     split: str | None = None,
     threshold: float | None = None,
     own_thresholds: bool = False,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
     cache: PathLike | None = None,
+    device: str | None = None,
     reading: ReadOptions | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> Evaluation:
@@ -54,7 +105,11 @@ def evaluate(
         split: measure on this split only.
         threshold: a class is predicted from this score on; 0.5 by default.
         own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        teachers: scores of the run's teachers for these images, in the order of the training; none
+            for the scores that the run keeps.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
         reading: how to read a label file, see :class:`ReadOptions`.
         keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
@@ -65,12 +120,17 @@ def evaluate(
         raise InputError(
             "--split, --estimates and options for reading labels have no effect with --reserved"
         )
-    if estimates and (images is not None or cache is not None):
-        raise InputError("--images and --cache have no effect with --estimates")
+    others = (images, features, cache, device)
+    if estimates and (teachers or any(value is not None for value in others)):
+        raise InputError(
+            "--images, --features, --teacher, --cache and --device have no effect with --estimates"
+        )
     _check_threshold(threshold)
     if own_thresholds and (estimates or threshold is not None):
         raise InputError("--own-thresholds excludes --threshold and --estimates")
-    opened = _open(run, images if reserved else None, cache)
+    opened = _open(
+        run, images if reserved else None, cache, device, features, feature_ids, teachers
+    )
     default = 0.5 if threshold is None else threshold
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
@@ -92,22 +152,35 @@ def evaluate(
 
 def predict(
     run: Run | PathLike,
-    images: PathLike | Sequence[PathLike],
+    images: PathLike | Sequence[PathLike] | None = None,
     *,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
     threshold: float | None = None,
+    device: str | None = None,
 ) -> LabelTable:
     """Label images with a run: a value and a score for each class.
 
     Args:
         run: a finished run.
-        images: image files, or folders of images.
+        images: image files, or folders of images; for a run on features leave them out.
+        features, feature_ids: for a run on features, a file with a vector per image, as in
+            :func:`train`.
+        teachers: scores of the run's teachers for these images, in the order of the training.
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
     _check_threshold(threshold)
+    if (images is None) == (features is None):
+        raise InputError("name images, or a file with --features")
+    opened = _open(run, None, None, device, features, feature_ids, teachers)
+    if images is None:
+        return scoring.label_features(opened, threshold)
     single = isinstance(images, str | os.PathLike)
     paths = [Path(images)] if single else [Path(image) for image in images]  # type: ignore[union-attr,arg-type]
-    table, broken = scoring.label_files(_open(run), paths, threshold)
+    table, broken = scoring.label_files(opened, paths, threshold)
     for message in broken:
         _warn(f"left out: {message}")
     return table
@@ -119,7 +192,10 @@ def complete(
     min_precision: float = 0.95,
     guarantee: Literal["class", "pooled"] | None = None,
     images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
+    device: str | None = None,
 ) -> Completion:
     """Fill in the unknown labels of a run's own label file; known labels are never changed.
 
@@ -133,14 +209,17 @@ def complete(
             those of all classes together. By default per class, and pooled for classes with too
             few labels.
         images: the folder of the images; None for the run's own.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
 
     Returns:
         The completed table and the evidence for it; ``save(path)`` writes both.
     """
     if guarantee is not None:
         one_of("guarantee", guarantee, ("class", "pooled"))
-    done = complete_run(_open(run, images, cache), min_precision, guarantee)
+    opened = _open(run, images, cache, device, features, feature_ids)
+    done = complete_run(opened, min_precision, guarantee)
     for note in done.notes:
         _warn(note)
     return done
@@ -155,7 +234,10 @@ def report(
     min_precision: float = 0.95,
     landscape: bool = False,
     images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
+    device: str | None = None,
     reading: ReadOptions | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> Path:
@@ -168,18 +250,22 @@ def report(
         boxes: a file of boxes, to show whether class maps are highest on objects.
         min_precision: the precision that ``complete`` is to guarantee, in the section about it.
         landscape: also draw the loss around the trained weights.
-        images: the folder of the images; None for the run's own.
+        images: the folder of the images; None for the run's own. The report of a run on features
+            shows them too.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
         reading: how to read ``truth``, see :class:`ReadOptions`.
         keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
     options = read_options(reading, dict(keywords))
     if truth is None and options != ReadOptions():
         raise InputError("options for reading labels have no effect without --truth")
+    others = (images, cache, device, features, feature_ids)
     return build_report(
-        _open(run, images, cache),
+        _open(run, *others),
         truth=None if truth is None else _read(truth, options),
-        baseline=None if baseline is None else _open(baseline, images, cache),
+        baseline=None if baseline is None else _open(baseline, *others),
         boxes=None if boxes is None else read_boxes(Path(boxes)),
         landscape=landscape,
         precision=min_precision,
@@ -194,6 +280,8 @@ def bench(
     resume: bool = False,
     labels: PathLike | None = None,
     images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
 ) -> Benchmark:
     """Compare methods on the same labels, with the same tuning on validation labels.
@@ -204,16 +292,13 @@ def bench(
         jobs: trainings at a time; they share the cores.
         resume: continue; finished trainings are kept.
         labels, images: a label file and a folder of images, instead of those of the spec.
+        features, feature_ids: features instead of images, as in :func:`train`.
         cache: folder of cached features.
     """
     folder = Path(out)
     if folder.is_dir() and any(folder.iterdir()) and not resume:
         raise InputError(f"{folder}: is not empty; add --resume to go on, or name another")
-    compared = read_spec(
-        Path(spec),
-        None if labels is None else Path(labels),
-        None if images is None else Path(images),
-    )
+    compared = read_spec(Path(spec), labels, images, features, feature_ids)
     return run_spec(compared, folder, jobs, cache)
 
 
@@ -223,17 +308,27 @@ def _check_threshold(threshold: float | None) -> None:
 
 
 def _open(
-    run: Run | PathLike, images: PathLike | None = None, cache: PathLike | None = None
+    run: Run | PathLike,
+    images: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
 ) -> Run:
-    """A run, with other images or another cache if these are given."""
-    if isinstance(run, Run):
-        if images is None and cache is None:
-            return run
-        execution = run.execution
-        if cache is not None:
-            execution = execution.model_copy(update={"cache": Path(cache)})
-        return run.using(images, execution)
-    return Run(run, images, Execution(cache=None if cache is None else Path(cache)))
+    """A run, with other images, features or scores, another cache or device if these are given."""
+    vectors = open_vectors(features, feature_ids)
+    scores = [read_teacher(Path(path)) for path in teachers]
+    changes: dict[str, Any] = {}
+    if cache is not None:
+        changes["cache"] = Path(cache)
+    if device is not None:
+        changes["device"] = device
+    if not isinstance(run, Run):
+        return Run(run, images, Execution(**changes), vectors, scores)
+    if images is None and vectors is None and not scores and not changes:
+        return run
+    return run.using(images, run.execution.model_copy(update=changes), vectors, scores)
 
 
 def _read(labels: Labels, options: ReadOptions) -> LabelTable:

@@ -16,7 +16,7 @@ import typer
 
 from partlabel.base.errors import PartlabelError, PartlabelWarning, StoppedError
 from partlabel.base.interruption import STOPPING
-from partlabel.cli import caching, judging, labels, merging, training
+from partlabel.cli import caching, features, judging, labels, merging, training
 from partlabel.version import VERSION
 
 app = typer.Typer(
@@ -109,6 +109,7 @@ def _root(
 labels.register(app)
 merging.register(app)
 training.register(app)
+features.register(app)
 judging.register(app)
 caching.register(app)
 

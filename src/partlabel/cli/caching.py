@@ -5,6 +5,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from partlabel.base.errors import InputError, count
+
 
 def cache(
     folder: Annotated[
@@ -23,31 +25,74 @@ def cache(
             "computed again when they are needed.",
         ),
     ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="Remove stores that no process uses: all, or those that --limit and --days say.",
+        ),
+    ] = False,
+    limit: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="With --prune: remove what was not used for longest, until this size is left, "
+            "such as 20GB."
+        ),
+    ] = None,
+    days: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="With --prune: remove what was not used for this many days.", min=0),
+    ] = None,
 ) -> None:
-    """List cached features and images with their size, or check them."""
-    from partlabel.base.errors import count
-    from partlabel.base.terminal import console, progress, say
-    from partlabel.models.features import default_cache, list_stores, open_store
+    """List cached features and images with their size; check or remove them.
+
+    PARTLABEL_CACHE_LIMIT, such as 20GB, sets a limit that is kept: what was not used for longest is
+    removed before new features are stored.
+    """
+    from partlabel.base.terminal import console, say
+    from partlabel.models import features
     from partlabel.output.display import grid
 
-    root = folder or default_cache()
-    stores = list_stores(root)
-    rows, total, damaged = [], 0, 0
-    with progress("checking", show=verify) as bar:
-        for number, path in enumerate(stores, start=1):
-            store = open_store(path)
-            removed = store.remove_damaged() if verify else 0
-            size = len(store.index) * store.size
-            row = [path.name, f"{len(store.index):,}", f"{size / 1e6:,.1f}"]
-            rows.append([*row, *([f"{removed:,}"] if verify else [])])
-            total, damaged = total + size, damaged + removed
-            bar(number, len(stores))
-    titles = [("store", False), ("records", True), ("MB", True)]
+    if not prune and (limit is not None or days is not None):
+        raise InputError("--limit and --days have no effect without --prune")
+    root = folder or features.default_cache()
+    if prune:
+        most = None if limit is None else features.read_size(limit, "--limit")
+        everything = 0.0 if limit is None and days is None else days
+        removed = features.prune(root, limit=most, days=everything)
+        freed = sum(store.size for store in removed) / 1e6
+        say(f"{count(len(removed), 'store')} removed, {freed:,.1f} MB freed")
+    damaged = _remove_damaged(root) if verify else {}
+    stores = features.usage(root)
+    rows = []
+    for store in reversed(stores):
+        name = store.folder.name
+        records = len(features.open_store(store.folder, use=False).index)
+        row = [name, f"{records:,}", f"{store.size / 1e6:,.1f}", f"{store.days_unused:.1f}"]
+        rows.append([*row, *([f"{damaged.get(name, 0):,}"] if verify else [])])
+    titles = [("store", False), ("records", True), ("MB", True), ("days unused", True)]
     if rows:
         console().print(grid([*titles, *([("damaged", True)] if verify else [])], rows))
-    say(f"{root}: {count(len(stores), 'store')}, {total / 1e6:,.1f} MB")
+    largest = features.cache_limit()
+    about = "" if largest is None else f", limit {largest / 1e6:,.1f} MB"
+    total = sum(store.size for store in stores) / 1e6
+    say(f"{root}: {count(len(stores), 'store')}, {total:,.1f} MB{about}")
     if verify:
-        say(f"{count(damaged, 'damaged record')} removed" if damaged else "nothing is damaged")
+        number = sum(damaged.values())
+        say(f"{count(number, 'damaged record')} removed" if number else "nothing is damaged")
+
+
+def _remove_damaged(root: Path) -> dict[str, int]:
+    """The number of damaged records that were removed from each store."""
+    from partlabel.base.terminal import progress
+    from partlabel.models.features import list_stores, open_store
+
+    damaged, stores = {}, list_stores(root)
+    with progress("checking") as bar:
+        for number, path in enumerate(stores, start=1):
+            damaged[path.name] = open_store(path, use=False).remove_damaged()
+            bar(number, len(stores))
+    return damaged
 
 
 def register(app: typer.Typer) -> None:

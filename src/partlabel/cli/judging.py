@@ -9,6 +9,7 @@ import typer
 
 from partlabel.base.errors import InputError, count
 from partlabel.cli.labels import ExcelSafe, check_excel_safe
+from partlabel.cli.options import FeatureIds, Features, Teachers
 from partlabel.cli.reading import reads_labels
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ Cache = Annotated[
     typer.Option(
         help="Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)"
     ),
+]
+Device = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="cpu, cuda, mps, or one of several GPUs, such as cuda:1. (default: auto)"),
 ]
 MinPrecision = Annotated[
     float, typer.Option(help="Share of the filled-in labels that must be correct.")
@@ -68,6 +73,9 @@ def evaluate(
         typer.Argument(metavar="LABELS", help="A label file; not needed with --reserved."),
     ] = None,
     images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     reserved: Reserved = False,
     estimates: Estimates = False,
     split: Annotated[Optional[str], typer.Option(help="Measure on this split only.")] = None,  # noqa: UP045
@@ -78,6 +86,7 @@ def evaluate(
     own_thresholds: OwnThresholds = False,
     json_file: JsonFile = None,
     cache: Cache = None,
+    device: Device = None,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -101,7 +110,11 @@ def evaluate(
         split=split,
         threshold=threshold,
         own_thresholds=own_thresholds,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers or (),
         cache=cache,
+        device=device,
         reading=reading,
     )
     show_evaluation(result)
@@ -131,8 +144,14 @@ def _plain(value: Any) -> Any:
 
 def predict(
     run: RunFolder,
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images or folders.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
+    images: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(metavar="[IMAGES]...", help="Images or folders; or use --features."),
+    ] = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     threshold: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
@@ -143,6 +162,7 @@ def predict(
     to: To = "cells",
     excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
+    device: Device = None,
 ) -> None:
     """Label images with a run: a value and a score for each class.
 
@@ -155,7 +175,15 @@ def predict(
 
     check_excel_safe(out, to, excel_safe)
     _check_free(out, overwrite)
-    table = api.predict(run, list(images), threshold=threshold)
+    table = api.predict(
+        run,
+        images or None,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers or (),
+        threshold=threshold,
+        device=device,
+    )
     write_labels(table, out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(table)}")
 
@@ -173,10 +201,13 @@ def complete(
         ),
     ] = None,
     images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
     to: To = "cells",
     excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
     cache: Cache = None,
+    device: Device = None,
 ) -> None:
     """Fill in the unknown labels of the run's own label file; known labels are never changed.
 
@@ -205,7 +236,14 @@ def complete(
         _check_free(path, overwrite)
     basis: Any = guarantee  # checked by api.complete
     completion = api.complete(
-        run, min_precision=min_precision, guarantee=basis, images=images, cache=cache
+        run,
+        min_precision=min_precision,
+        guarantee=basis,
+        images=images,
+        features=features,
+        feature_ids=feature_ids,
+        cache=cache,
+        device=device,
     )
     _, _, suspects = completion.save(out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(completion.table)}")
@@ -248,7 +286,10 @@ def report(
         ),
     ] = False,
     images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
     cache: Cache = None,
+    device: Device = None,
     *,
     reading: "ReadOptions",
 ) -> None:
@@ -267,7 +308,10 @@ def report(
         min_precision=min_precision,
         landscape=landscape,
         images=images,
+        features=features,
+        feature_ids=feature_ids,
         cache=cache,
+        device=device,
         reading=reading,
     )
     say(f"wrote {path}")
@@ -298,6 +342,8 @@ def bench(
         Optional[Path],  # noqa: UP045
         typer.Option(help="Folder of the images, instead of the spec's."),
     ] = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
     cache: Cache = None,
 ) -> None:
     """Compare methods on the same labels, with the same tuning on validation labels.
@@ -313,7 +359,15 @@ def bench(
     from partlabel.output.bench.sheets import on_terminal
 
     benchmark = api.bench(
-        spec, out, jobs=jobs, resume=resume, labels=labels, images=images, cache=cache
+        spec,
+        out,
+        jobs=jobs,
+        resume=resume,
+        labels=labels,
+        images=images,
+        features=features,
+        feature_ids=feature_ids,
+        cache=cache,
     )
     for sheet in benchmark.tables.sheets:
         console().print(on_terminal(sheet))

@@ -13,6 +13,31 @@ from pydantic.fields import FieldInfo
 from partlabel.base.errors import InputError
 from partlabel.training.settings import panel_of
 
+Features = Annotated[
+    Optional[Path],  # noqa: UP045  # typer reads the annotation
+    typer.Option(
+        "--features",
+        help="A file with a vector per image, instead of images: .npy, .npz, .safetensors, "
+        ".parquet or .arrow.",
+    ),
+]
+FeatureIds = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--feature-ids",
+        help="A file with the id of each vector (one per line, or a CSV), if the ids are not in "
+        "the file of the features.",
+    ),
+]
+Teachers = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--teacher",
+        help="A table with scores of another model (image, class, score or logit), used as "
+        "evidence and never as labels; may be repeated.",
+    ),
+]
+
 FLAGS = {"options": "--set", "head_options": "--head-set"}  # that differ from the field's name
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from partlabel.base.errors import InputError, count
-from partlabel.cli.options import parameters_of, values_of
+from partlabel.cli.options import FeatureIds, Features, Teachers, parameters_of, values_of
 from partlabel.cli.reading import reads_labels
 from partlabel.training.settings import AUTO, Execution, Settings
 
@@ -43,13 +43,22 @@ Unfreeze = Annotated[
 
 def train(
     labels: Annotated[Path, typer.Argument(metavar="LABELS", help="A label file.")],
-    images: Annotated[Path, typer.Option("--images", help="Folder of the images.")],
     out: Annotated[
         Path,
         typer.Option(
             "--out", help="The folder of the run: new or empty, unless --resume is given."
         ),
     ],
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--images",
+            help="Folder of the images. With --features, it only serves to show them in reports.",
+        ),
+    ] = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    teachers: Teachers = None,
     config: Config = None,
     resume: Resume = False,
     frozen: Frozen = False,
@@ -74,6 +83,9 @@ def train(
         labels,
         images,
         out,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers or (),
         resume=resume,
         config=config,
         reading=reading,
@@ -147,7 +159,35 @@ def methods(
     say("Settings and papers of a method: partlabel methods NAME")
 
 
+def backbones(
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="Describe this network, or list those that match, such as 'vit*'."),
+    ] = None,
+    size: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Image size in pixels, for the shape of the maps.", min=16, max=4096),
+    ] = None,
+) -> None:
+    """Describe a network, or list networks: pooling, sizes, maps, weights."""
+    from partlabel.base.terminal import say
+    from partlabel.models.backbones import description
+
+    if name is None:
+        say("ImageNet weights are packaged for " + ", ".join(description.packaged()) + ".")
+        say("Any network of timm can be used; --backbone A+B joins several.")
+        say("List them by a pattern: partlabel backbones 'vit_small*'")
+        say("Pooling, sizes and weights of a network: partlabel backbones NAME")
+    elif "*" in name or "?" in name:
+        names = description.matching(name)
+        if not names:
+            raise InputError(f"timm has no backbone that matches '{name}'")
+        say("\n".join(names))
+    else:
+        say(str(description.describe(name, size)))
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (methods, _with_settings(reads_labels(train))):
+    for command in (methods, backbones, _with_settings(reads_labels(train))):
         app.command()(command)

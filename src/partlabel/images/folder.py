@@ -1,6 +1,7 @@
 """Image files: listing a folder, finding the file of an id, checking that files can be read."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -93,6 +94,33 @@ def escaped(path: str | os.PathLike[str]) -> str:
     'photos/\\xff.png'
     """
     return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def list_images(paths: Iterable[Path]) -> tuple[dict[str, Path], list[str]]:
+    """The file of each image by its name: of image files, and of all images in folders.
+
+    The name of an image in a folder is its path relative to the folder. Where several images have
+    the same name, each gets its whole path instead.
+
+    Returns:
+        The files, and messages about files whose names no label file can hold.
+    """
+    files: list[tuple[str, Path]] = []
+    undecodable: list[str] = []
+    for path in paths:
+        if path.is_dir():
+            folder = ImageFiles(path)
+            files += [(name, folder.folder / name) for name in folder.names]
+            undecodable += [f"{escaped(path)}/{name}" for name in folder.undecodable]
+        elif not path.is_file():
+            raise InputError(f"{escaped(path)}: there is no such image or folder")
+        elif is_text(path.name):
+            files.append((path.name, path))
+        else:
+            undecodable.append(escaped(path))
+    times = Counter(name for name, _ in files)
+    named = {(name if times[name] == 1 else str(path)): path for name, path in files}
+    return named, [f"{name}: its name is not UTF-8; rename the file" for name in undecodable]
 
 
 def _list_images(

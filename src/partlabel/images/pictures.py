@@ -1,5 +1,6 @@
 """Decoding image files: one at a time, or as a dataset of batches."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,27 +17,34 @@ from partlabel.images.batches import Inputs, Rows
 from partlabel.images.decoding import named_warnings, open_image, shrink
 from partlabel.images.views import view_of
 
+_FEW_IMAGES = 256
+
 
 class BrokenPictureError(PartlabelError):
     """An image file that cannot be decoded."""
 
 
-def read_picture(path: Path, size: int) -> Tensor:
+def read_picture(path: Path, size: int, interpolation: str = "bicubic") -> Tensor:
     """Decode an image as upright RGB [3, size, size] in uint8, resized to a square.
 
-    The aspect ratio is not kept. Transparent pixels become white, 16-bit images keep their upper
-    8 bits, and an animation gives its first frame.
+    The aspect ratio is not kept, and nothing is cropped. Transparent pixels become white, 16-bit
+    images keep their upper 8 bits, and an animation gives its first frame.
     """
     try:
         with named_warnings(), open_image(path) as image:
             image.draft("RGB", (size, size))
             upright = ImageOps.exif_transpose(shrink(image, size))
-            rgb = _to_rgb(upright).resize((size, size), Image.Resampling.BICUBIC)
+            rgb = _to_rgb(upright).resize((size, size), _resampling(interpolation))
     except InputError:  # of a setting, not of this image
         raise
     except Exception as error:  # decoders raise almost any exception for damaged files
         raise BrokenPictureError(f"{path}: {error or type(error).__name__}") from error
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
+
+
+def _resampling(interpolation: str) -> Image.Resampling:
+    """Pillow's filter for a name; bicubic for a name that it does not have."""
+    return getattr(Image.Resampling, interpolation.upper(), Image.Resampling.BICUBIC)
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -50,6 +58,15 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", transparent.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, transparent).convert("RGB")
     return image.convert("RGB")
+
+
+def choose_workers(images: int) -> int:
+    """Number of processes to decode this many images: one less than there are cores, at most 8.
+
+    None for a few images, for which starting processes takes longer than decoding.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return 0 if images < _FEW_IMAGES else min(cores - 1, 8)
 
 
 class DecodedImages(Protocol):
@@ -67,14 +84,23 @@ class Pictures(Dataset[Inputs]):
         paths: a file per row.
         size: width and height in pixels.
         seed: seed of the random views.
+        interpolation: how images are resized: bicubic, bilinear, or another filter of Pillow.
 
     Attributes:
         decoded: images that are decoded already; None if there are none.
         places: [n] the index of each row in ``decoded``, -1 for a row that is not there.
     """
 
-    def __init__(self, ids: Sequence[str], paths: Sequence[Path], size: int, seed: int) -> None:
+    def __init__(
+        self,
+        ids: Sequence[str],
+        paths: Sequence[Path],
+        size: int,
+        seed: int,
+        interpolation: str = "bicubic",
+    ) -> None:
         self.ids, self.paths, self.size, self.seed = ids, paths, size, seed
+        self.interpolation = interpolation
         self.decoded: DecodedImages | None = None
         self.places: Rows = np.empty(0, dtype=np.int64)
 
@@ -84,7 +110,7 @@ class Pictures(Dataset[Inputs]):
     def _picture(self, row: int) -> Tensor:
         if self.decoded is not None and self.places[row] >= 0:
             return torch.from_numpy(self.decoded.read(self.places[[row]])[0])
-        return read_picture(self.paths[row], self.size)
+        return read_picture(self.paths[row], self.size, self.interpolation)
 
     def __getitem__(self, request: "tuple[Rows, tuple[str, ...], int]") -> Inputs:
         """The inputs for one batch; a request is the rows, the views and the epoch."""
@@ -106,9 +132,21 @@ class Pictures(Dataset[Inputs]):
         return Inputs(np.array(decoded_rows, dtype=np.int64), stacked, broken)
 
     def batches(
-        self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
+        self,
+        rows: Sequence[Rows],
+        views: tuple[str, ...],
+        epoch: int = 0,
+        workers: int | None = None,
     ) -> Iterator[Inputs]:
-        """The inputs for these batches of rows, in this order."""
+        """The inputs for these batches of rows, in this order.
+
+        Other processes decode the next batches while the caller uses one.
+
+        Args:
+            workers: number of these processes; 0 to decode in this one, None to choose.
+        """
+        if workers is None:
+            workers = 0 if self.decoded is not None else choose_workers(sum(map(len, rows)))
         requests = [(batch_rows, views, epoch) for batch_rows in rows]
         loader: DataLoader[Any] = DataLoader(
             self,

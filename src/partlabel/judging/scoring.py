@@ -1,7 +1,6 @@
 """Scores of a trained run for images, and its figures on known labels."""
 
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.base.errors import InputError, PartlabelWarning, count, some
-from partlabel.images.folder import ImageFiles, escaped, is_text
-from partlabel.images.pictures import Pictures
+from partlabel.base.errors import FileError, InputError, PartlabelWarning, count, some
+from partlabel.images.folder import escaped, list_images
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import Details, from_triples
 from partlabel.learning.extensions import EstimatesLabels
 from partlabel.learning.methods import METHODS
 from partlabel.metrics import Evaluation, evaluate, top_recall
+from partlabel.models import Classifier
 from partlabel.models.prediction import InputSource, collect_scores, predict
-from partlabel.training.inputs import make_inputs
+from partlabel.training.devices import find_device
+from partlabel.training.embedded import inputs_of, with_evidence
+from partlabel.training.inputs import make_inputs, make_pictures
 from partlabel.training.run import Run
-from partlabel.training.selection import by_humans, locate_all
+from partlabel.training.selection import by_humans
 
 Scores = NDArray[np.float64]
 Thresholds = float | Scores
@@ -47,23 +48,25 @@ def score(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
     Args:
         images: the folder of the images; None for the run's own.
     """
-    paths = locate_all(table, run.images if images is None else images)
-    return _score(run, table, paths, cached=True)
+    model, broken = _model_on_device(run), list[str]()
+    inputs = inputs_of(run, model, table, images, on_broken=broken.append)
+    return _score(run, model, table, inputs, broken)
 
 
-def _score(run: Run, table: LabelTable, paths: list[Path], *, cached: bool) -> Scored:
-    broken: list[str] = []
-    model, settings = run.classifier(), run.settings
-    inputs: InputSource
-    if cached:
-        inputs = make_inputs(model, table, paths, settings, run.execution, broken.append)
-    else:
-        inputs = Pictures(list(table.ids), paths, settings.size, settings.seed)
+def _model_on_device(run: Run) -> Classifier:
+    """The model of a run, on the device that the run is to use."""
+    return run.classifier().to(find_device(run.execution.device))
+
+
+def _score(
+    run: Run, model: Classifier, table: LabelTable, inputs: InputSource, broken: list[str]
+) -> Scored:
+    """The scores for these inputs; ``broken`` has the messages of images that are broken."""
     predictions = predict(
         model,
         inputs,
         np.arange(len(table)),
-        settings.batch,
+        run.settings.batch,
         run.execution.workers,
         on_inputs=lambda part: broken.extend(part.broken.values()),
     )
@@ -173,38 +176,42 @@ def label_files(
 
     Without a threshold the run's own are used: one per class, chosen on validation labels.
     """
-    files, undecodable = _list_files(images)
-    nameless = [f"{path}: its name is not UTF-8; rename the file" for path in undecodable]
-    if not files:
+    if run.record.features is not None:
+        raise FileError(
+            run.folder, "was trained on features; name a file of features with --features"
+        )
+    paths, nameless = list_images(images)
+    if not paths:
         reason = f" ({nameless[0]})" if nameless else ""
         raise InputError(f"there are no images to predict in {some(map(escaped, images))}{reason}")
-    times = Counter(name for name, _ in files)
-    paths = {(name if times[name] == 1 else str(path)): path for name, path in files}
+    table, settings = _blank_table(run, list(paths)), run.settings
+    model, files, broken = _model_on_device(run), list(paths.values()), nameless
+    inputs: InputSource
+    if run.record.teachers:
+        maps = make_inputs(model, table, files, settings, run.execution, broken.append)
+        inputs = with_evidence(run, table, maps)
+    else:
+        inputs = make_pictures(model.backbone, table, files, settings.seed)
+    scored = _score(run, model, table, inputs, broken)
+    return _labelled(run, scored, threshold), scored.broken
+
+
+def label_features(run: Run, threshold: float | None = None) -> LabelTable:
+    """Labels and scores for all vectors of a run's file of features."""
+    assert run.features is not None
+    table = _blank_table(run, run.features.ids)
+    return _labelled(run, score(run, table), threshold)
+
+
+def _blank_table(run: Run, ids: Sequence[str]) -> LabelTable:
     classes = run.record.classes
-    blank = np.zeros((len(paths), len(classes)), dtype=np.int8)
-    table = LabelTable(list(paths), classes, blank)
-    scored = _score(run, table, list(paths.values()), cached=False)
+    return LabelTable(ids, classes, np.zeros((len(ids), len(classes)), dtype=np.int8))
+
+
+def _labelled(run: Run, scored: Scored, threshold: float | None) -> LabelTable:
     thresholds = own_thresholds(run) if threshold is None else threshold
     values = np.where(scored.scores >= thresholds, 1, -1).astype(np.int8)
-    return filled_table(scored, values), nameless + scored.broken
-
-
-def _list_files(images: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str]]:
-    """Name and path of each image, and the paths that no label file can hold, escaped."""
-    files: list[tuple[str, Path]] = []
-    undecodable: list[str] = []
-    for path in images:
-        if path.is_dir():
-            folder = ImageFiles(path)
-            files += [(name, folder.folder / name) for name in folder.names]
-            undecodable += [f"{escaped(path)}/{name}" for name in folder.undecodable]
-        elif not path.is_file():
-            raise InputError(f"{escaped(path)}: there is no such image or folder")
-        elif is_text(path.name):
-            files.append((path.name, path))
-        else:
-            undecodable.append(escaped(path))
-    return files, undecodable
+    return filled_table(scored, values)
 
 
 def own_thresholds(run: Run) -> Scores:

@@ -5,6 +5,7 @@ from partlabel.labels.combine import CONFLICT_RULES, Conflict
 from partlabel.labels.merge import merge
 from partlabel.labels.names import Names
 from partlabel.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
+from partlabel.labels.ternary import ternary
 
 __all__ = [
     "ABSENT",
@@ -22,4 +23,5 @@ __all__ = [
     "LabelTable",
     "Names",
     "merge",
+    "ternary",
 ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from partlabel.base.errors import InputError
 from partlabel.images.batches import Inputs
 from partlabel.images.pictures import Pictures
-from partlabel.models.backbone import Backbone
+from partlabel.models.backbones import Backbone
 from partlabel.models.prediction import collect_scores, predict
 
 
@@ -47,19 +47,25 @@ class Classifier(nn.Module):
 
     def trained_weights(self) -> dict[str, Tensor]:
         """A copy of all weights but those of the frozen part of the backbone."""
-        parts = {"backbone.upper.": self.backbone.upper, "head.": self.head}
+        parts = {"backbone": self.backbone.trained_state(), "head": self.head.state_dict()}
         return {
-            prefix + name: value.detach().clone()
-            for prefix, part in parts.items()
-            for name, value in part.state_dict().items()
+            f"{part}.{name}": value.detach().clone()
+            for part, state in parts.items()
+            for name, value in state.items()
         }
 
     def predict(
-        self, images: Iterable[str | Path], batch: int = 32, workers: int = 0
+        self, images: Iterable[str | Path], batch: int = 32, workers: int | None = None
     ) -> NDArray[np.float64]:
         """Scores [n, C] from 0 to 1 of image files; an unreadable file is an error."""
         paths = [Path(image) for image in images]
-        pictures = Pictures([str(path) for path in paths], paths, self.backbone.size, seed=0)
+        pictures = Pictures(
+            [str(path) for path in paths],
+            paths,
+            self.backbone.size,
+            seed=0,
+            interpolation=self.backbone.interpolation,
+        )
 
         def refuse_broken(inputs: Inputs) -> None:
             for message in inputs.broken.values():

@@ -21,7 +21,7 @@ class InputSource(Protocol):
     """Images or cached feature maps: gives the inputs of batches of rows."""
 
     def batches(
-        self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
+        self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int | None = None
     ) -> Iterator[Inputs]:
         """The inputs of these batches, in this order."""
 
@@ -31,7 +31,7 @@ def predict(
     inputs: InputSource,
     rows: Rows,
     batch: int,
-    workers: int = 0,
+    workers: int | None = None,
     *,
     forward: Forward | None = None,
     on_inputs: Callable[[Inputs], object] = lambda inputs: None,
@@ -39,6 +39,7 @@ def predict(
     """Rows [b] and logits [b, C] of clean images, with the model in evaluation mode.
 
     Args:
+        workers: processes that decode images; None for a number that suits this computer.
         forward: a function of model and inputs to compute instead of logits.
         on_inputs: called with the inputs of each batch, which also name images that are unreadable.
     """
@@ -48,7 +49,7 @@ def predict(
         if not len(part.rows):
             continue
         clean = part.views["clean"].to(model.device)
-        with torch.no_grad():  # closed before the caller's own code runs
+        with torch.no_grad(), model.backbone.autocast():  # closed before the caller's code runs
             output = (model(clean) if forward is None else forward(model, clean)).float()
         yield part.rows, output
 

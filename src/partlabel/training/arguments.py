@@ -13,10 +13,12 @@ from pydantic import TypeAdapter, ValidationError
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_of
 from partlabel.learning.extensions import UsesSide
 from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
+from partlabel.models import DEFAULT_BACKBONE
+from partlabel.models.backbones import default_size
 from partlabel.models.heads import HEADS
 from partlabel.training.auto.auto_settings import AUTO_SETTINGS, check_auto
 from partlabel.training.schedule import SCHEDULES
-from partlabel.training.settings import AUTO, Execution, Settings
+from partlabel.training.settings import AUTO, NO_BACKBONE, Execution, Settings
 
 
 def make_settings(**arguments: Any) -> Settings:
@@ -28,7 +30,7 @@ def make_settings(**arguments: Any) -> Settings:
         one_of("setting", name, Settings.model_fields)
     _check_types(arguments)
     if arguments.get("method") in (None, AUTO):
-        return _validated(check_auto(arguments))
+        return _validated(_with_size(check_auto(arguments)))
     kind = METHODS[one_of("method", arguments["method"], [AUTO, *METHODS])]
     arguments["options"] = read_options(kind, arguments.get("options") or {})
     head, head_options = arguments.get("head"), arguments.get("head_options") or {}
@@ -37,9 +39,12 @@ def make_settings(**arguments: Any) -> Settings:
         arguments["side"] = [arguments["side"]]
     if isinstance(arguments.get("frozen"), bool):  # as the option --frozen
         arguments["frozen"] = "all" if arguments["frozen"] else "nothing"
+    if isinstance(arguments.get("precision"), int):  # 16 in a YAML file is a number
+        arguments["precision"] = str(arguments["precision"])
     one_of("schedule", arguments.get("schedule", "constant"), SCHEDULES)
     _refuse_idle(kind, arguments)
     values = {**kind.defaults, **arguments}
+    values = _with_size(values)
     if values.get("optimizer") == WHOLE_BATCH:
         _check_whole_batch(kind, values)
         values.setdefault("lr", 1.0)
@@ -53,6 +58,13 @@ def make_settings(**arguments: Any) -> Settings:
             stacklevel=3,
         )
     return settings
+
+
+def _with_size(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings with an image size that the backbone can take, if none is given."""
+    if values.get("size") is not None:
+        return values
+    return {**values, "size": default_size(values.get("backbone", DEFAULT_BACKBONE))}
 
 
 def _validated(values: Mapping[str, Any]) -> Settings:
@@ -122,10 +134,12 @@ def write_config(settings: Settings) -> str:
     values = effective(settings)
     options = {name: _absolute(value) for name, value in settings.options.items()}
     values |= {"options": options} if options else {}
-    values["weights"] = _absolute(settings.weights)
+    if settings.backbone != NO_BACKBONE:
+        values["weights"] = _absolute(settings.weights)
+    source = "--features FILE" if settings.backbone == NO_BACKBONE else "--images IMAGES"
     return (
         "# The settings of this run. To repeat it:\n"
-        "#   partlabel train labels.arrow --images IMAGES --config config.yaml --out AGAIN\n"
+        f"#   partlabel train labels.arrow {source} --config config.yaml --out AGAIN\n"
         + yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     )
 
@@ -178,9 +192,19 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "patience": ("without images to validate on", lambda values: _validates(values)),
     "reserve": ("without images to validate on", lambda values: _validates(values)),
     "reduce": ("without --frozen", lambda values: values.get("frozen") == "all"),
+    "unfreeze_blocks": (
+        "without --unfreeze last",
+        lambda values: values.get("frozen") == "lower",
+    ),
+    **dict.fromkeys(
+        ("weights", "size"),
+        ("with --features", lambda values: values.get("backbone") != NO_BACKBONE),
+    ),
     "view_bank": (
-        "without --frozen or --unfreeze last",
-        lambda values: values.get("frozen", "nothing") != "nothing",
+        "without --frozen or --unfreeze last, or with --features",
+        lambda values: (
+            values.get("frozen", "nothing") != "nothing" and values.get("backbone") != NO_BACKBONE
+        ),
     ),
 }
 

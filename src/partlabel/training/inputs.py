@@ -13,7 +13,7 @@ from partlabel.base.terminal import progress
 from partlabel.images.pictures import Pictures
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import Method
-from partlabel.models import Classifier
+from partlabel.models import Backbone, Classifier
 from partlabel.models.features import Bank, CachedMaps, cache_pixels, cached_maps, default_cache
 from partlabel.models.prediction import InputSource
 from partlabel.training.settings import Execution, Settings
@@ -30,6 +30,11 @@ def bank_for(settings: Settings, method: Method, images: int) -> Bank:
     number = settings.view_bank or _STRONG_VIEWS
     has_bank = needs_strong or settings.view_bank is not None
     return Bank(images, has_bank, number if needs_strong else 0)
+
+
+def make_pictures(backbone: Backbone, table: LabelTable, paths: list[Path], seed: int) -> Pictures:
+    """The images of a table, decoded as a backbone needs them."""
+    return Pictures(list(table.ids), paths, backbone.size, seed, backbone.interpolation)
 
 
 def make_inputs(
@@ -55,7 +60,7 @@ def make_inputs(
         keep_maps: keep all positions of a map, even if the head only uses their mean.
     """
     keep_freed_memory()
-    pictures = Pictures(list(table.ids), paths, settings.size, settings.seed)
+    pictures = make_pictures(model.backbone, table, paths, settings.seed)
     folder = execution.cache if execution.cache is not None else default_cache()
     if settings.frozen == "nothing":
         if execution.cache_pixels:
@@ -65,9 +70,9 @@ def make_inputs(
     with progress("computing features") as bar:
         maps = cached_maps(
             model.backbone,
-            settings.backbone,
             pictures,
             folder,
+            pooled=_uses_means(model, settings) and settings.reduce is None and not keep_maps,
             bank=bank,
             workers=execution.workers,
             progress=bar,
@@ -79,16 +84,21 @@ def make_inputs(
     return maps
 
 
+def _uses_means(model: Classifier, settings: Settings) -> bool:
+    """Whether the head uses nothing of a cached map but the mean over its positions."""
+    return settings.frozen == "all" and not getattr(model.head, "needs_maps", True)
+
+
 def _reduce(model: Classifier, inputs: CachedMaps, settings: Settings, *, keep_maps: bool) -> None:
     """Apply the reduction of the backbone to cached maps, and keep only what the head uses."""
     if settings.frozen != "all":
         return
-    pooled = not keep_maps and not getattr(model.head, "needs_maps", True)
+    pooled = not keep_maps and _uses_means(model, settings)
     if settings.reduce is None and not pooled:
         return
     positions = 1 if pooled else int(np.prod(inputs.maps.shape[2:]))
     size = inputs.used * model.backbone.channels * positions * (4 if pooled else 2)
-    device = next(model.backbone.buffers()).device
+    device = model.backbone.device
 
     def prepare(maps: Tensor) -> Tensor:
         with torch.inference_mode():

@@ -1,6 +1,6 @@
 """A run on disk: what was trained, on what, how it went, and the model that came out.
 
-run.json             settings, classes, where the images are, the outcome
+run.json             settings, classes, where the images or features are, the outcome
 config.yaml          the settings again, as a file for ``partlabel train --config``
 labels.arrow         the labels, as they were given
 split.safetensors    which images were trained on, validated on, and reserved
@@ -10,13 +10,14 @@ best.safetensors     the weights that were kept
 stages/              the weights that each stage but the last ended with
 inputs/              copies of the files that settings of the method name
 memory/, diary/      labels that the method gave to unknown cells
+teachers/            the scores of teachers for the classes of the run
 log.csv              one line per epoch
 leaderboard.csv      what the method ``auto`` tried; it has no checkpoint and no log
 out_of_fold.safetensors  its logits for training images, of models that did not see them
 auto/                its trainings, until the run is finished
 
-A run can be moved. Images are looked for where they were relative to the run, then at their
-absolute path; every command that needs them also takes ``--images``.
+A run can be moved. Images and features are looked for where they were relative to the run, then at
+their absolute path; every command that needs them also takes ``--images`` and ``--features``.
 """
 
 import csv
@@ -24,6 +25,8 @@ import hashlib
 import io
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,7 +38,9 @@ from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable
 from partlabel.learning.extensions import Artifacts, HasArtifacts
 from partlabel.learning.methods import METHODS, Method, Task
+from partlabel.learning.teachers import Teacher, read_teacher
 from partlabel.models import Classifier
+from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.arguments import write_config
 from partlabel.training.auto.members import FEATURES_ONLY, MemberRecord, ensemble_head
 from partlabel.training.build import build
@@ -47,26 +52,72 @@ VERSION = 5
 _FROZEN = "backbone.safetensors"
 
 
-class ImagesFolder(BaseModel):
-    """Where the images of a run are."""
+class Location(BaseModel):
+    """Where the images or the features of a run are."""
 
     model_config = ConfigDict(extra="forbid")
     absolute: str
     from_run: str | None  # relative to the folder of the run; None on another drive
 
     @classmethod
-    def of(cls, images: Path, run: Path) -> "ImagesFolder":
+    def of(cls, path: Path, run: Path) -> "Location":
         """As it is recorded in a run."""
         try:
-            relative = os.path.relpath(images.resolve(), run.resolve())
+            relative = os.path.relpath(path.resolve(), run.resolve())
         except ValueError:  # another drive, on Windows
             relative = None
-        return cls(absolute=str(images.resolve()), from_run=relative)
+        return cls(absolute=str(path.resolve()), from_run=relative)
 
     def candidates(self, run: Path) -> list[Path]:
         """Where to look for it."""
         relative = [] if self.from_run is None else [(run.resolve() / self.from_run).resolve()]
         return [*relative, Path(self.absolute)]
+
+
+class FeaturesRecord(BaseModel):
+    """The features that a run was trained on."""
+
+    model_config = ConfigDict(extra="forbid")
+    file: Location
+    ids: Location | None  # of a file with the ids; None if they are in the same file
+    digest: str
+    dimension: int
+
+    @classmethod
+    def of(cls, features: VectorFile, run: Path) -> "FeaturesRecord":
+        """As they are recorded in a run."""
+        ids = None if features.ids_path is None else Location.of(features.ids_path, run)
+        return cls(
+            file=Location.of(features.path, run),
+            ids=ids,
+            digest=features.digest(),
+            dimension=features.dimension,
+        )
+
+    def open(self, run: Path) -> VectorFile:
+        """The file, if it is still there and the same."""
+        path = _first_existing(self.file.candidates(run))
+        ids = None if self.ids is None else _first_existing(self.ids.candidates(run))
+        if path is None or (self.ids is not None and ids is None):
+            gone = self.file if path is None or self.ids is None else self.ids
+            raise FileError(
+                gone.absolute, "the features of the run are not here any more; name them with "
+                "--features (and --feature-ids)"
+            )  # fmt: skip
+        features = VectorFile(path, ids)
+        if features.digest() != self.digest:
+            raise FileError(
+                path, "has changed since the run was trained; name the features with --features"
+            )
+        return features
+
+
+class TeacherRecord(BaseModel):
+    """A file of scores that a run was trained with. The run keeps a copy of the scores."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    digest: str
 
 
 class Record(BaseModel):
@@ -75,7 +126,9 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid")
     version: int = VERSION
     settings: Settings
-    images: ImagesFolder
+    images: Location | None  # None for a run on features without images
+    features: FeaturesRecord | None = None
+    teachers: list[TeacherRecord] = []
     classes: list[str]
     side: list[str] | None = None
     labels: str  # a hash of the labels
@@ -98,7 +151,9 @@ class Run:
     Args:
         folder: as given to ``--out``.
         images: the folder of the images, if it is not where the run remembers it.
-        execution: the cache and the number of workers, which change speed but not results.
+        execution: device, cache and number of workers, which change speed but not results.
+        features: a file of features to use instead of those that the run was trained on.
+        teachers: scores of teachers to use instead of those that the run was trained with.
     """
 
     def __init__(
@@ -106,10 +161,13 @@ class Run:
         folder: str | os.PathLike[str],
         images: str | os.PathLike[str] | None = None,
         execution: Execution | None = None,
+        features: VectorFile | None = None,
+        teachers: Sequence[Teacher] = (),
     ) -> None:
         self.folder = Path(folder)
         self.execution = execution or Execution()
         self._images = None if images is None else Path(images)
+        self.given_features, self.given_teachers = features, list(teachers)
 
     def __repr__(self) -> str:
         if not self.exists():
@@ -126,9 +184,21 @@ class Run:
             kept = f"epoch {record.best_epoch}"
         return f"Run({str(self.folder)!r}, {about}, {kept}, {result})"
 
-    def using(self, images: str | os.PathLike[str] | None, execution: Execution) -> "Run":
-        """The same run with another folder of images, unless None, and another execution."""
-        return Run(self.folder, self._images if images is None else images, execution)
+    def using(
+        self,
+        images: str | os.PathLike[str] | None,
+        execution: Execution,
+        features: VectorFile | None = None,
+        teachers: Sequence[Teacher] = (),
+    ) -> "Run":
+        """The same run with other images, features or scores, unless None, and execution."""
+        return Run(
+            self.folder,
+            self._images if images is None else images,
+            execution,
+            features or self.given_features,
+            teachers or self.given_teachers,
+        )
 
     @property
     def checkpoint(self) -> Path:
@@ -206,7 +276,10 @@ class Run:
         """The folder of the images: the one that was given, or the one that the run remembers."""
         if self._images is not None:
             return self._images
-        candidates = self.record.images.candidates(self.folder)
+        images = self.record.images
+        if images is None:
+            raise FileError(self.folder, "was trained on features, without images")
+        candidates = images.candidates(self.folder)
         folders = [folder for folder in candidates if folder.is_dir()]
         names = self.selection.labels.ids[:5] if len(folders) > 1 else []
         for folder in folders:
@@ -217,6 +290,58 @@ class Run:
         raise FileError(
             candidates[-1], "the images of the run are not here any more; name them with --images"
         )
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are images, to look at or to learn from."""
+        return self._images is not None or self.record.images is not None
+
+    @cached_property
+    def features(self) -> VectorFile | None:
+        """The features of a run that was trained on such; None for a run on images."""
+        record, features = self.record.features, self.given_features
+        if record is None:
+            if features is not None:
+                raise FileError(self.folder, "was trained on images; name these, not --features")
+            return None
+        if features is None:
+            return record.open(self.folder)
+        if features.dimension != record.dimension:
+            raise FileError(
+                features.path,
+                f"has vectors of {features.dimension:,} numbers, and {self.folder} was trained on "
+                f"{record.dimension:,}: they must come from the same model",
+            )
+        return features
+
+    @cached_property
+    def teachers(self) -> list[Teacher]:
+        """The scores of the run's teachers for its classes: those that were given, or its own."""
+        record = self.record
+        if not self.given_teachers:
+            return [
+                replace(read_teacher(self._file(str(self._teacher_file(n)))), path=Path(one.name))
+                for n, one in enumerate(record.teachers)
+            ]
+        if len(self.given_teachers) != len(record.teachers):
+            names = ", ".join(teacher.name for teacher in record.teachers) or "none"
+            raise FileError(
+                self.folder,
+                f"was trained with {count(len(record.teachers), 'teacher')} ({names}); give as "
+                "many --teacher files, in this order",
+            )
+        return [teacher.for_classes(record.classes) for teacher in self.given_teachers]
+
+    def keep_teachers(self, classes: Sequence[str]) -> None:
+        """Write a copy of the scores of the given teachers for these classes."""
+        for number, teacher in enumerate(self.given_teachers):
+            path = self.folder / self._teacher_file(number)
+            path.parent.mkdir(exist_ok=True)
+            teacher.for_classes(classes).write(path)
+
+    @staticmethod
+    def _teacher_file(number: int) -> Path:
+        return Path("teachers") / f"{number + 1}.parquet"
 
     @cached_property
     def selection(self) -> Selection:
@@ -288,6 +413,8 @@ class Run:
             settings.model_copy(update={"options": settings.options | copies}),
             record.classes,
             pretrained=pretrained,
+            features=None if record.features is None else record.features.dimension,
+            teachers=len(record.teachers),
         )
         if record.members:
             model.head = ensemble_head(model.backbone.channels, record.classes, record.members)
@@ -362,6 +489,10 @@ class Run:
         return self.folder / name
 
 
+def _first_existing(paths: list[Path]) -> Path | None:
+    return next((path for path in paths if path.exists()), None)
+
+
 def _checksum(content: dict[str, Any]) -> str:
     """A hash of ``run.json`` without its checksum."""
     text = json.dumps(content, sort_keys=True)
@@ -392,9 +523,10 @@ def load(run: Run | str | os.PathLike[str]) -> Classifier:
 
 
 def weights_hash(settings: Settings) -> str | None:
-    """A hash of the file that ``--weights`` names; None if it names none."""
-    path = Path(settings.weights)
-    return file_hash(path) if path.is_file() else None
+    """A hash of the files that ``--weights`` names; None if it names none."""
+    joined = settings.weights.split("+") if "+" in settings.backbone else [settings.weights]
+    hashes = [file_hash(Path(name)) for name in joined if Path(name).is_file()]
+    return "+".join(hashes) or None
 
 
 def file_hash(path: Path) -> str:

@@ -64,3 +64,9 @@ def check_same(run: Run, settings: Settings, labels: str) -> None:
             raise InputError(f"{run.folder}: was started with {name} = {old!r}, not {new!r}")
     if before.labels != labels:
         raise InputError(f"{run.folder}: was started with other labels")
+    features = None if run.given_features is None else run.given_features.digest()
+    if features != (None if before.features is None else before.features.digest):
+        raise InputError(f"{run.folder}: was started with other features")
+    teachers = [teacher.digest for teacher in run.given_teachers]
+    if teachers != [teacher.digest for teacher in before.teachers]:
+        raise InputError(f"{run.folder}: was started with other teachers")

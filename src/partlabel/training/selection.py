@@ -112,7 +112,7 @@ def select(labels: LabelTable, settings: Settings) -> Selection:
     table = _without_empty(table, train, val, drop=settings.drop_empty)
     # without labels of both kinds no guarantee can be tested, so no image is reserved
     share = settings.reserve if has_both_kinds(by_humans(table.subset(val))) else 0.0
-    reserved, val = _cut(table, val, share, key(settings.seed, "reserved"))
+    reserved, val = cut(table, val, share, key(settings.seed, "reserved"))
     return Selection(labels, list(table.classes), side, train, val, reserved)
 
 
@@ -126,7 +126,7 @@ def _split(table: LabelTable, settings: Settings) -> tuple[Rows, Rows]:
     if val_split is not None:
         val = np.flatnonzero(table.in_split(val_split))
         return np.setdiff1d(rows, val), val
-    val, train = _cut(table, rows, _share(settings), key(settings.seed, "validation"))
+    val, train = cut(table, rows, _share(settings), key(settings.seed, "validation"))
     return train, val
 
 
@@ -169,7 +169,7 @@ def has_both_kinds(table: LabelTable) -> bool:
     return bool(counts.present.any() and counts.absent.any())
 
 
-def _cut(
+def cut(
     table: LabelTable, rows: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A random share of these rows, and the other rows."""

@@ -11,11 +11,13 @@ from pydantic.fields import FieldInfo
 
 Frozen = Literal["nothing", "lower", "all"]
 Optimizer = Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"]
+Precision = Literal["32", "bf16", "16"]
 Schedule = Literal["constant", "step", "cosine", "onecycle", "plateau"]
 Keep = Literal["best", "best-of-all", "last"]
 
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 AUTO = "auto"  # the method that tries others and combines the best
+NO_BACKBONE = "none"  # of a training on features
 
 
 def _setting(default: Any, panel: str, description: str, **limits: Any) -> Any:
@@ -81,8 +83,14 @@ class Settings(BaseModel):
         "alike (imcl); may be repeated.",
     )
 
-    backbone: str = _setting(DEFAULT_BACKBONE, "Network", "A network of timm, by name.")
-    weights: str = _setting("imagenet", "Network", "none, imagenet, or a file.")
+    backbone: str = _setting(
+        DEFAULT_BACKBONE,
+        "Network",
+        "A network of timm, by name; see `partlabel backbones`. A+B joins the features of several.",
+    )
+    weights: str = _setting(
+        "imagenet", "Network", "none, imagenet, or a file: safetensors, or a state dict of torch."
+    )
     start: str | None = _setting(
         None,
         "Network",
@@ -90,6 +98,13 @@ class Settings(BaseModel):
     )
     frozen: Frozen = _setting(
         "nothing", "Network", "Which part of the backbone keeps its weights: nothing, lower, all."
+    )
+    unfreeze_blocks: int | None = _setting(
+        None,
+        "Network",
+        "With --unfreeze last: train this many last blocks of a network whose blocks are equal, "
+        "such as a Vision Transformer. (default: 2)",
+        ge=1,
     )
     reduce: int | None = _setting(
         None,
@@ -106,7 +121,17 @@ class Settings(BaseModel):
         ge=1,
     )
     size: int = _setting(
-        224, "Network", "Image size in pixels; images are squashed to a square.", ge=16, le=4096
+        224,
+        "Network",
+        "Image size in pixels; images are squashed to a square. (default: 224, or the nearest size "
+        "that the backbone can take)",
+        ge=16,
+        le=4096,
+    )
+    precision: Precision = _setting(
+        "32",
+        "Network",
+        "32, bf16 or 16: bits in which layers compute where that is safe. Fewer pay on a GPU.",
     )
 
     epochs: int = _setting(15, "Optimisation", "Passes over the training images.", ge=1)
@@ -206,7 +231,22 @@ class Execution(BaseModel):
         "Execution",
         "Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)",
     )
-    workers: int = _setting(0, "Execution", "Processes that decode images.", ge=0)
+    device: str = _setting(
+        "auto", "Execution", "auto, cpu, cuda, mps, or one of several GPUs, such as cuda:1."
+    )
+    compile: bool = _setting(
+        False,
+        "Execution",
+        "Compile the network first (torch.compile), which takes a minute and pays for long "
+        "trainings on a GPU.",
+    )
+    workers: int | None = _setting(
+        None,
+        "Execution",
+        "Processes that decode images. (default: one less than there are cores, at most 8; none "
+        "for a few images)",
+        ge=0,
+    )
     cache_pixels: bool = _setting(
         False,
         "Execution",

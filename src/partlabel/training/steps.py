@@ -1,6 +1,7 @@
 """The optimiser steps of a stage: the loss of a batch, its gradients, the update of the weights."""
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from partlabel.images.views import seed_generator
 from partlabel.learning.extensions import HasOwnRates
 from partlabel.learning.methods import Method, Stage
 from partlabel.models import Classifier
+from partlabel.models.heads import WithEvidence
 from partlabel.training.optimizers import WholeBatch, make_optimizer, set_rate
 from partlabel.training.progress import Progress
 from partlabel.training.schedule import factor
@@ -33,7 +35,11 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The loss of a batch and its parts."""
-        return self.method.loss(self.model, batch)
+        parts = self.method.loss(self.model, batch)
+        head = self.model.head
+        if isinstance(head, WithEvidence):
+            parts = {**parts, "loss": parts["loss"] + head.penalty()}
+        return parts
 
 
 class DivergedError(JobError):
@@ -47,7 +53,7 @@ class Steps:
         objective: the model and the method.
         stage: may have its own optimiser, learning rate and schedule.
         settings: those of the training.
-        fabric: the device.
+        fabric: the device and the precision.
 
     Attributes:
         optimizer: a new optimiser of all parameters that have a gradient.
@@ -63,6 +69,10 @@ class Steps:
         trained = [p for p in objective.model.parameters() if p.requires_grad]
         groups = _own_groups(objective.method, lr)
         self.optimizer = make_optimizer(trained, groups, lr, settings, stage.optimizer)
+        # a line search needs all digits of the cost
+        self.is_mixed = not isinstance(self.optimizer, WholeBatch)
+        scaler = getattr(fabric.strategy.precision, "scaler", None)
+        self.scaler: torch.amp.GradScaler | None = scaler if self.is_mixed else None
 
     def take(self, batch: Batch, position: float, progress: Progress) -> Figures:
         """Take one step; returns the loss and its parts.
@@ -77,7 +87,11 @@ class Steps:
         share = factor(self.schedule, position, self.settings.lr_warmup, self.settings.rise)
         set_rate(self.optimizer, share * progress.rate)
         figures = self._gradients(batch, progress.total_steps)
-        self.optimizer.step()
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)  # does nothing if a gradient is infinite
+            self.scaler.update()
         return figures
 
     def _solve(self, batch: Batch, optimizer: WholeBatch, progress: Progress) -> Figures:
@@ -109,10 +123,17 @@ class Steps:
         if not math.isfinite(figures["loss"]):
             raise DivergedError(f"the loss became {figures['loss']}")
         self.optimizer.zero_grad()
-        self.fabric.backward(parts["loss"])
+        if self.is_mixed:
+            self.fabric.backward(parts["loss"])
+        else:
+            parts["loss"].backward()  # type: ignore[no-untyped-call]
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
         trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         if not math.isfinite(float(norm)):  # before it gets into the weights, and a checkpoint
+            if self.scaler is not None and self.scaler.get_scale() >= 1:
+                return figures  # the step is left out, and the next one has a smaller scale
             raise DivergedError("the gradient became infinite")
         if self.settings.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(trained, self.settings.clip, norm)
@@ -122,7 +143,7 @@ class Steps:
         """The loss of a batch; the same again if it is computed again in this step."""
         seed_generator(key(self.settings.seed, "step", step))
         try:
-            with self.fabric.autocast():
+            with self.fabric.autocast() if self.is_mixed else nullcontext():
                 parts: dict[str, Tensor] = self.objective(batch)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):

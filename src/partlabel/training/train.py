@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,33 @@ from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadOptions, read_options, read_with
 from partlabel.learning.extensions import HasMembers
 from partlabel.learning.methods import Method
+from partlabel.learning.teachers import TeacherScores, read_teacher, refuse_overlap
 from partlabel.metrics.calibration import balanced_thresholds
 from partlabel.models import Backbone, Classifier, Reduction
-from partlabel.models.features import CachedMaps
-from partlabel.models.prediction import collect_scores
+from partlabel.models.compilation import compile_backbone
+from partlabel.models.features.evidence_inputs import EvidenceInputs
+from partlabel.models.heads import WithEvidence
+from partlabel.models.prediction import InputSource, collect_scores
 from partlabel.training.arguments import make_settings, override, read_config
 from partlabel.training.auto.automatic import fit_members, sweep_trials
 from partlabel.training.checkpoint import save_state
+from partlabel.training.devices import find_device, make_fabric
+from partlabel.training.embedded import (
+    describe_evidence,
+    embedded_inputs,
+    for_features,
+    open_vectors,
+)
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, need_tensorboard, watch
 from partlabel.training.progress import Progress
 from partlabel.training.run import (
-    ImagesFolder,
+    FeaturesRecord,
+    Location,
     Record,
     Run,
+    TeacherRecord,
     file_hash,
     make_task,
     weights_hash,
@@ -55,9 +68,12 @@ _FITTED = 2000  # images that the reduction of features is fitted on
 
 def train(
     labels: LabelTable | str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
+    features: str | os.PathLike[str] | None = None,
+    feature_ids: str | os.PathLike[str] | None = None,
+    teachers: Sequence[str | os.PathLike[str]] = (),
     resume: bool = False,
     config: str | os.PathLike[str] | None = None,
     reading: ReadOptions | None = None,
@@ -67,40 +83,60 @@ def train(
 
     Args:
         labels: a table, or a label file.
-        images: the folder of the images.
+        images: the folder of the images; with ``features``, only to show them in reports.
         out: the folder of the run; must not exist, or be empty.
+        features: a file with a vector per image, to train on instead of images: .npy, .npz,
+            .safetensors, .parquet or .arrow.
+        feature_ids: a file with the id of each vector, if they are not in the file itself.
+        teachers: files with scores of other models for images and classes. They are evidence, and
+            never labels: each class learns how much weight they deserve.
         resume: continue a run that was stopped; a finished one is returned as it is.
         config: a YAML file with settings; those given here win.
         reading: how to read a label file; its fields can also be given as keyword arguments
             (``unlisted="unknown"``), see :class:`ReadOptions`.
         settings: any field of :class:`Settings` (``method="em"``, ``frozen="all"``, ``lr=1e-3``) or
-            :class:`Execution` (``cache``, ``workers``, ``cache_pixels``, ``strict``,
-            ``tensorboard``).
+            :class:`Execution` (``device``, ``compile``, ``cache``, ``workers``, ``cache_pixels``,
+            ``strict``, ``tensorboard``).
 
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.
     """
+    if out is None:
+        raise InputError("name the folder of the run: out='run'")
     options = read_options(reading, settings)
     if config is not None:
         settings = override(read_config(Path(config)), settings)
     execution = _execution(settings)
-    chosen = make_settings(**settings)
+    vectors = open_vectors(features, feature_ids)
+    chosen = make_settings(**for_features(settings, given=vectors is not None))
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
+    if teachers and chosen.method == AUTO:
+        raise InputError("--teacher has no effect with --method auto; name another --method")
+    if execution.compile and vectors is not None:
+        raise InputError("--compile has no effect with --features: there is no network")
+    find_device(execution.device)  # refused before anything is read or written
     if execution.tensorboard:
         need_tensorboard()
     table = labels if isinstance(labels, LabelTable) else read_with(labels, options).table
-    digest, files = _digest(table), ImageFiles(images)
-    run = Run(out, images, execution)
+    digest, files = _digest(table), None if images is None else ImageFiles(images)
+    run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
     going_on = resume and run.exists()
     if going_on:
         check_same(run, chosen, digest)
     selection = run.selection if going_on else select(table, chosen)
+    refuse_overlap([one.for_classes(selection.classes) for one in run.given_teachers])
     notes: list[str] = []
-    paths = find_files(
-        selection.table, files, selection.used, strict=execution.strict, on_note=notes.append
-    )
-    where = ImagesFolder.of(files.folder, run.folder)
+    paths: dict[int, Path] = {}
+    if vectors is not None:
+        vectors.check(vectors.locate(selection.table.ids.take(selection.used)))
+    elif files is not None:
+        paths = find_files(
+            selection.table, files, selection.used, strict=execution.strict, on_note=notes.append
+        )
+    else:
+        raise InputError("name the folder of the images with --images, or a file with --features")
+    where = None if files is None else Location.of(files.folder, run.folder)
     with open_folder(run, chosen, digest, resume=resume) as finished:
         if not finished and run.exists():
             record = run.record.model_copy(update={"images": where})
@@ -112,11 +148,14 @@ def train(
 
 
 def _new_record(
-    run: Run, settings: Settings, selection: Selection, images: ImagesFolder, digest: str
+    run: Run, settings: Settings, selection: Selection, images: Location | None, digest: str
 ) -> Record:
+    vectors = run.given_features
     return Record(
         settings=settings,
         images=images,
+        features=None if vectors is None else FeaturesRecord.of(vectors, run.folder),
+        teachers=[TeacherRecord(name=t.path.name, digest=t.digest) for t in run.given_teachers],
         classes=selection.classes,
         side=selection.side,
         labels=digest,
@@ -141,6 +180,7 @@ def _train_into(
     if not started:
         selection.labels.save(run.folder / "labels.arrow")
         selection.save(run.folder / "split.safetensors")
+        run.keep_teachers(record.classes)
         labels_hash = file_hash(run.folder / "labels.arrow")
         record = record.model_copy(update={"labels_file": labels_hash})
     run.write(record)
@@ -195,24 +235,38 @@ def _fit(
     monitor: Monitor,
 ) -> None:
     """Train the model and write the outcome."""
-    settings, workers = record.settings, run.execution.workers
+    settings, execution = record.settings, run.execution
+    fabric = make_fabric(execution.device, settings.precision)
+    model.to(fabric.device)
+    if execution.compile:
+        compile_backbone(model.backbone)
     rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
     table = selection.table.subset(rows)
     broken: list[str] = []
-    inputs = make_inputs(
-        model,
-        table,
-        [paths[int(row)] for row in rows],
-        settings,
-        run.execution,
-        broken.append,
-        bank=bank_for(settings, method, train_images),
-        on_note=monitor.note,
-        on_maps=lambda maps: _keep_backbone(run, model.backbone, maps, train_images),
-    )
+    keep = partial(_keep_backbone, run, model.backbone, train_images)
+    inputs: InputSource
+    if run.features is not None:
+        inputs = embedded_inputs(model, table, run.features, on_maps=keep)
+    else:
+        inputs = make_inputs(
+            model,
+            table,
+            [paths[int(row)] for row in rows],
+            settings,
+            execution,
+            broken.append,
+            bank=bank_for(settings, method, train_images),
+            on_note=monitor.note,
+            on_maps=keep,
+        )
+    truth = by_humans(table)
+    if record.teachers:
+        evidence = TeacherScores(run.teachers, table)
+        _standardise(model, evidence, table.subset(np.arange(train_images)))
+        monitor.note(describe_evidence(evidence, len(rows)))
+        inputs = EvidenceInputs(inputs, evidence)
     for message in broken:
         monitor.warn(f"left out: {message}")
-    truth = by_humans(table)
     examples = (
         Examples(table, inputs, np.arange(train_images)),
         Examples(truth, inputs, np.arange(train_images, len(rows))),
@@ -224,11 +278,22 @@ def _fit(
             own.settings,
             home.checkpoint,
             monitor.member(home),
-            workers=workers,
+            workers=execution.workers,
+            fabric=make_fabric(execution.device, settings.precision),
         )
-        for member, own, home in _other_members(run, record, method)
+        for member, own, home in _other_members(run, record, method, model)
     ]
-    trainer = Trainer(model, method, *examples, settings, run.checkpoint, monitor, members, workers)
+    trainer = Trainer(
+        model,
+        method,
+        *examples,
+        settings,
+        run.checkpoint,
+        monitor,
+        members,
+        execution.workers,
+        fabric,
+    )
     progress = trainer.fit()
     run.write_log(progress.history)
     _note_wasted_epochs(progress, len(trainer.stages), monitor)
@@ -255,23 +320,38 @@ def _fit_members(
 ) -> None:
     """Train the members that ``auto`` chooses, and write the outcome."""
     rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
+    table = selection.table.subset(rows)
     broken: list[str] = []
-    inputs = make_inputs(
-        model,
-        selection.table.subset(rows),
-        [paths[int(row)] for row in rows],
-        record.settings,
-        run.execution,
-        broken.append,
-        on_note=monitor.note,
-        on_maps=lambda maps: _keep_backbone(run, model.backbone, maps, train_images),
-        keep_maps=True,
-    )
+    keep = partial(_keep_backbone, run, model.backbone, train_images)
+    inputs: InputSource
+    model.to(find_device(run.execution.device))
+    if run.features is not None:
+        inputs = embedded_inputs(model, table, run.features, on_maps=keep)
+    else:
+        inputs = make_inputs(
+            model,
+            table,
+            [paths[int(row)] for row in rows],
+            record.settings,
+            run.execution,
+            broken.append,
+            on_note=monitor.note,
+            on_maps=keep,
+            keep_maps=True,
+        )
     for message in broken:
         monitor.warn(f"left out: {message}")
     record = fit_members(run, record, model, selection, inputs, monitor)
     run.write(record.model_copy(update={"broken": broken}))
     sweep_trials(run.folder)
+
+
+def _standardise(model: Classifier, scores: TeacherScores, training: LabelTable) -> None:
+    """Set the scale of the scores of teachers, as they are on the training images."""
+    if isinstance(model.head, WithEvidence):
+        mean, deviation = scores.statistics(np.arange(len(training)))
+        known = int(np.count_nonzero(training.cells.values))
+        model.head.standardise(torch.from_numpy(mean), torch.from_numpy(deviation), known)
 
 
 def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> None:
@@ -292,7 +372,7 @@ def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> No
 
 
 def _other_members(
-    run: Run, record: Record, leader: Method
+    run: Run, record: Record, leader: Method, first: Classifier
 ) -> Iterator[tuple[tuple[Classifier, Method], Record, Run]]:
     """The members of an ensemble beside the first, each with its own folder in the run's."""
     if not isinstance(leader, HasMembers):
@@ -304,6 +384,8 @@ def _other_members(
         own = record.model_copy(update={"settings": settings})
         model, method = _build(run, own)
         assert isinstance(method, HasMembers)
+        if isinstance(model.head, WithEvidence) and isinstance(first.head, WithEvidence):
+            model.head.standardise(first.head.mean, first.head.deviation, int(first.head.labels))
         method.follow(leader)
         home = Run(run.folder / "members" / str(number))
         home.folder.mkdir(parents=True, exist_ok=True)
@@ -344,7 +426,7 @@ def _digest(table: LabelTable) -> str:
     return digest.hexdigest()
 
 
-def _keep_backbone(run: Run, backbone: Backbone, maps: CachedMaps, images: int) -> None:
+def _keep_backbone(run: Run, backbone: Backbone, images: int, maps: InputSource) -> None:
     """Fit the reduction on training images and save the frozen part, unless the run has it."""
     if run.frozen_weights():
         return

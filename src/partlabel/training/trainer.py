@@ -26,6 +26,7 @@ from partlabel.metrics import evaluate
 from partlabel.models import Classifier
 from partlabel.models.prediction import Forward, Predictions, collect_scores, predict
 from partlabel.training.checkpoint import load_state, save_state, stage_file
+from partlabel.training.devices import make_fabric
 from partlabel.training.ema import follow, make_teacher
 from partlabel.training.examples import Examples
 from partlabel.training.optimizers import restore
@@ -47,10 +48,11 @@ class Trainer:
         model, method: what is trained.
         train, val: the examples; validation decides which epoch is kept.
         settings: how to train.
-        checkpoint: the file to save to and to resume from.
+        checkpoint: the file to save to and to resume from; None to save nothing.
         watcher: shows the progress.
         members: the trainers of the other members of an ensemble.
-        workers: processes that decode images.
+        workers: processes that decode images; None for a number that suits this computer.
+        fabric: the device and the precision; None for the best device.
     """
 
     def __init__(
@@ -60,15 +62,16 @@ class Trainer:
         train: Examples,
         val: Examples,
         settings: Settings,
-        checkpoint: Path,
+        checkpoint: Path | None,
         watcher: Watcher,
         members: Sequence["Trainer"] = (),
-        workers: int = 0,
+        workers: int | None = None,
+        fabric: Fabric | None = None,
     ) -> None:
         self.settings, self.train_set, self.val_set = settings, train, val
         self.checkpoint, self.watcher = checkpoint, watcher
         self.members, self.workers = members, workers
-        self.fabric = Fabric(accelerator="auto", devices=1)
+        self.fabric = fabric or make_fabric(precision=settings.precision)
         self.model, self.method = model, method
         self.objective = Objective(model, method).to(self.fabric.device)
         self.stages = method.stages(settings.epochs, settings.patience)
@@ -152,7 +155,8 @@ class Trainer:
     def _located(self, error: DivergedError, batch: Batch) -> JobError:
         """An error that also says where in the training it happened."""
         names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
-        kept = "the last good checkpoint is kept" if self.checkpoint.exists() else "nothing is kept"
+        is_saved = self.checkpoint is not None and self.checkpoint.exists()
+        kept = "the last good checkpoint is kept" if is_saved else "nothing is kept"
         return JobError(
             f"{error} in epoch {self.progress.epoch + 1}, step {self.progress.step + 1}, on images "
             f"{names}; {kept}. A smaller --lr usually helps"
@@ -207,7 +211,7 @@ class Trainer:
             self.progress.best, self.progress.best_epoch = -math.inf, -1
         if before.aside:
             self.model.load_state_dict(self.first_weights, strict=False)
-        else:
+        elif self.checkpoint is not None:
             path = stage_file(self.checkpoint.parent, self.progress.stage)
             path.parent.mkdir(exist_ok=True)
             save_state(path, self.best_weights)
@@ -217,7 +221,7 @@ class Trainer:
 
     def _begin_stage(self) -> None:
         stage = self._stage
-        for parameter in self.model.backbone.upper.parameters():
+        for parameter in self.model.backbone.trained_parameters():
             parameter.requires_grad_(not stage.head_only)
         if isinstance(self.method, FollowsStages):
             self.method.begin_stage(self.progress.stage, self.model)
@@ -265,7 +269,7 @@ class Trainer:
         """Predictions for the training images: the mean over all members of an ensemble."""
         for member in self.members:
             member.advance(self.progress.epoch)
-            if member.progress.epoch > self.progress.epoch:
+            if member.progress.epoch > self.progress.epoch and member.checkpoint is not None:
                 raise JobError(
                     f"{member.checkpoint.parent}: is further than the run it belongs to; "
                     "start again in a new folder"
@@ -317,11 +321,13 @@ class Trainer:
         self._begin_stage()
         if self.teacher is not None:  # a stage may have set what the model begins with
             self.teacher = make_teacher(self.model)
-        if self.checkpoint.exists():
-            self._restore()
+        if self.checkpoint is not None and self.checkpoint.exists():
+            self._restore(self.checkpoint)
 
     def _save(self, *, force: bool = False) -> None:
         """Write a checkpoint, if the last one is some seconds old or it must be."""
+        if self.checkpoint is None:
+            return
         if not force and time.monotonic() - self._saved_at < _SAVE_EVERY:
             return
         state = {
@@ -330,6 +336,7 @@ class Trainer:
             "best": self.best_weights,
             "method": self.method.state_dict(),
             "optimizer": self.steps.optimizer.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
             "teacher": {} if self.teacher is None else self.teacher.trained_weights(),
             "broken": self.broken,
         }
@@ -337,8 +344,8 @@ class Trainer:
         self.watcher.saved(self.progress.history)
         self._saved_at = time.monotonic()
 
-    def _restore(self) -> None:
-        state = load_state(self.checkpoint)
+    def _restore(self, checkpoint: Path) -> None:
+        state = load_state(checkpoint)
         try:
             self.progress = Progress(**state["progress"])
             self.model.load_trained(state["model"])
@@ -349,7 +356,8 @@ class Trainer:
             if self.progress.stage < len(self.stages):
                 self._begin_stage()
                 restore(self.steps.optimizer, state["optimizer"])
+                self.fabric.strategy.precision.load_state_dict(state.get("precision", {}))
         except PartlabelError:
             raise
         except (RuntimeError, TypeError, AttributeError, KeyError, ValueError) as error:
-            raise FileError(self.checkpoint, f"does not fit the training ({error})") from error
+            raise FileError(checkpoint, f"does not fit the training ({error})") from error

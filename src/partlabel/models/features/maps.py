@@ -16,15 +16,17 @@ from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Inputs, Rows, in_batches
 from partlabel.images.pictures import Pictures
 from partlabel.models import Backbone
+from partlabel.models.features.records import RecordSource, join_records
 from partlabel.models.features.store import (
     MapStore,
-    StoredRecords,
     content_key,
     fill,
     view_key,
 )
 
 Records = NDArray[np.int64]
+
+_LARGEST = float(np.finfo(np.float16).max)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class CachedMaps:
     """Cached maps of n images, as batches for a model.
 
     Args:
-        maps: m records in half precision, read on demand.
+        maps: m records, read on demand.
         choices: for each view the records [n, k] of each image to draw from, -1 for a broken image.
             A view that is missing here is the same as the clean view.
         ids: [n] names of the images. Random draws depend on them.
@@ -63,7 +65,7 @@ class CachedMaps:
     """
 
     def __init__(
-        self, maps: StoredRecords, choices: dict[str, Records], ids: Sequence[str], seed: int = 0
+        self, maps: RecordSource, choices: dict[str, Records], ids: Sequence[str], seed: int = 0
     ) -> None:
         self.maps, self.choices, self.seed = maps, choices, seed
         self.id_keys = keys(ids)
@@ -114,7 +116,11 @@ class CachedMaps:
         return maps if self.transform is None else self.transform(maps).float()
 
     def batches(
-        self, rows: Sequence[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
+        self,
+        rows: Sequence[Rows],
+        views: tuple[str, ...],
+        epoch: int = 0,
+        workers: int | None = None,
     ) -> Iterator[Inputs]:
         """The inputs of batches of rows, in this order; broken images are left out."""
         for part in rows:
@@ -127,42 +133,87 @@ class CachedMaps:
 
 def cached_maps(
     backbone: Backbone,
-    name: str,
     pictures: Pictures,
     cache: Path,
     *,
+    pooled: bool = False,
     bank: Bank = _NO_BANK,
-    workers: int = 0,
+    workers: int | None = None,
     progress: Callable[[int, int], object] = lambda done, total: None,
     broken: Callable[[str], object] = lambda message: None,
     on_note: Callable[[str], object] = lambda message: None,
 ) -> CachedMaps:
     """The maps of the frozen part of a backbone for all images. Missing ones are computed.
 
+    Each network of a joined backbone has its own store, so that none is computed twice.
+
     Args:
         backbone: the network whose frozen part is cached.
-        name: name of the backbone. It starts the name of the folder in the cache.
         pictures: the images.
         cache: folder that holds the caches of all backbones.
+        pooled: cache only the mean of each map over its positions, [D, 1, 1], in single precision.
         bank: views to cache in addition to the clean one.
-        workers: processes that decode images; 0 to decode in this process.
+        workers: processes that decode images; 0 to decode in this process, None to choose.
         progress: called with the number of maps computed so far and the number of missing maps.
         broken: called with a message for each image that cannot be decoded.
         on_note: called with a message that gives the size of the bank, before it is computed.
     """
-    device = next(backbone.buffers()).device
+    backbone.eval()
+    messages: dict[str, None] = {}  # each only once, though every network meets the same images
+    filled = []
+    for part in backbone.parts:
+        store = _open_store(part, cache, pooled=pooled)
+        choices = _fill_store(
+            store,
+            part,
+            pictures,
+            bank,
+            pooled=pooled,
+            on_note=on_note,
+            broken=messages.setdefault,
+            workers=workers,
+            progress=progress,
+        )
+        filled.append((store.maps(), choices))
+    for message in messages:
+        broken(message)
+    records, choices = join_records(filled)
+    return CachedMaps(records, choices, pictures.ids, pictures.seed)
+
+
+def _open_store(backbone: Backbone, cache: Path, *, pooled: bool) -> MapStore:
+    """The store of a network, its weights, and the image size."""
     with torch.inference_mode():
         blank = torch.zeros((1, 3, backbone.size, backbone.size), dtype=torch.uint8)
-        shape = tuple(backbone.lower_maps(blank.to(device)).shape[1:])
-    store = MapStore(cache / f"{name}-{_fingerprint(backbone)}", shape)
-    backbone.eval()
+        shape = tuple(backbone.lower_maps(blank.to(backbone.device)).shape[1:])
+    name = f"{backbone.name}-{_fingerprint(backbone)}"
+    if pooled:
+        return MapStore(cache / f"{name}-means", (shape[0], 1, 1), np.float32)
+    return MapStore(cache / name, shape)
+
+
+def _fill_store(
+    store: MapStore,
+    backbone: Backbone,
+    pictures: Pictures,
+    bank: Bank,
+    *,
+    pooled: bool,
+    on_note: Callable[[str], object],
+    broken: Callable[[str], object],
+    **options: Any,
+) -> dict[str, Records]:
+    """Compute missing records; returns for each view the records [n, k] of each image."""
 
     def compute(images: Tensor) -> NDArray[Any]:
-        with torch.inference_mode():
-            return np.asarray(backbone.lower_maps(images.to(device)).half().cpu().numpy())
+        with torch.inference_mode(), backbone.autocast():
+            maps = backbone.lower_maps(images.to(backbone.device)).float()
+        maps = maps.clamp(-_LARGEST, _LARGEST).half().cpu().contiguous()
+        if pooled:  # exactly the means of the maps that would be cached otherwise
+            maps = maps.float().mean(dim=(2, 3), keepdim=True)
+        return np.asarray(maps.numpy())
 
     contents = [content_key(path) for path in pictures.paths]
-    options: dict[str, Any] = {"workers": workers, "progress": progress}
     clean = fill(store, pictures, contents, compute, broken=broken, **options)
     choices = {"clean": [clean], "weak": [clean], "strong": []}
     first = contents[: bank.pictures]
@@ -174,21 +225,22 @@ def cached_maps(
         size, views = missing * store.size, count(missing, "additional view")
         on_note(f"computing {views} of images, {size / 1e6:,.0f} MB in {store.folder}")
     names = [content.hex() for content in first]
-    varied = Pictures(names, pictures.paths[: bank.pictures], backbone.size, seed=0)
+    varied = Pictures(
+        names, pictures.paths[: bank.pictures], backbone.size, 0, backbone.interpolation
+    )
     for drawn_for, view, number in bank.views():
         records = clean.copy()  # an image that is not in the bank has only its clean view
         records[: len(first)] = fill(
             store, varied, first, compute, view=view, number=number, **options
         )
         choices[drawn_for].append(records)
-    stacked = {view: np.stack(each, axis=1) for view, each in choices.items() if each}
-    return CachedMaps(store.maps(), stacked, pictures.ids, pictures.seed)
+    return {view: np.stack(each, axis=1) for view, each in choices.items() if each}
 
 
 def cache_pixels(
     pictures: Pictures,
     cache: Path,
-    workers: int = 0,
+    workers: int | None = None,
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> None:
     """Decode all images into a store on disk, which ``pictures`` reads from then on.
@@ -196,10 +248,13 @@ def cache_pixels(
     Args:
         pictures: the images.
         cache: folder that holds all stores.
-        workers: processes that decode images; 0 to decode in this process.
+        workers: processes that decode images; 0 to decode in this process, None to choose.
         progress: called with the number of images decoded so far and the number of missing ones.
     """
-    store = MapStore(cache / f"pixels-{pictures.size}", (3, pictures.size, pictures.size), np.uint8)
+    name = f"pixels-{pictures.size}"
+    if pictures.interpolation != "bicubic":
+        name += f"-{pictures.interpolation}"
+    store = MapStore(cache / name, (3, pictures.size, pictures.size), np.uint8)
     contents = [content_key(path) for path in pictures.paths]
     pictures.places = fill(
         store,
@@ -213,8 +268,13 @@ def cache_pixels(
 
 
 def _fingerprint(backbone: Backbone) -> str:
-    """A hash of the frozen weights, of which part is frozen, and of the image size."""
-    digest = hashlib.blake2b(f"{backbone.size} {backbone.frozen}".encode(), digest_size=8)
+    """A hash of the frozen weights and of all else that determines the maps of an image."""
+    about = f"{backbone.size} {backbone.frozen}"
+    if backbone.interpolation != "bicubic":
+        about += f" {backbone.interpolation}"
+    if backbone.precision != "32":
+        about += f" {backbone.precision}"
+    digest = hashlib.blake2b(about.encode(), digest_size=8)
     for name, value in sorted(backbone.lower.state_dict().items()):
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())

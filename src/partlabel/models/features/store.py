@@ -8,20 +8,25 @@ store.json   shape and data type of a record
 maps         the records, one after another
 index        for each record its key and a checksum of its content
 lock         held while records are appended
+in_use       held, together with others, by each process that uses the store; its time is that of
+             the last use
 
 Records are on disk before they are in the index, so a crash loses at most the last ones. Checksums
 are compared when a record is read for the first time.
 """
 
+import fcntl
 import hashlib
 import json
 import math
 import os
 import shutil
 import stat
+import time
+import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +39,14 @@ from partlabel.base.files import atomic_file
 from partlabel.base.locks import wait_for
 from partlabel.images.batches import Rows, in_batches
 from partlabel.images.pictures import Pictures
+from partlabel.models.features.housekeeping import IN_USE, make_room
 
+_KINDS = ("float16", "float32", "uint8")  # data types of a record
 _DIGEST = 16  # bytes of a content hash
 _ENTRY = np.dtype([("key", f"V{_DIGEST}"), ("checksum", "<u4")])  # of the index
 _REMOVED = bytes(_DIGEST)  # the key of a record that was found to be damaged
 _UNSYNCED = 64 << 20  # bytes of records that a crash may lose
+_SYNC_EVERY = 10.0  # seconds of work that a crash may lose
 
 Entries = NDArray[Any]
 
@@ -105,20 +113,46 @@ class StoredRecords:
         return content
 
 
+def _hold(folder: Path, *, use: bool) -> int:
+    """Create the folder of a store if it does not exist, and mark it as in use.
+
+    Another process may remove the folder at this moment; it is then created again.
+
+    Returns:
+        An open file. The store is in use until it is closed.
+    """
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            mark = os.open(folder / IN_USE, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(mark), (folder / IN_USE).stat()):
+                if use:
+                    os.utime(mark)
+                return mark
+        os.close(mark)
+
+
 class MapStore:
     """Records of one shape and data type, each with a key.
 
     Args:
         folder: folder of the store; created if it does not exist.
         shape: shape of a record, such as (D, H, W).
-        kind: data type: half precision for features, bytes for pixels.
+        kind: data type: half precision for maps, single for their means, bytes for pixels.
+        use: whether this counts as a use of the store, whose time decides what is removed first.
     """
 
-    def __init__(self, folder: Path, shape: tuple[int, ...], kind: type = np.float16) -> None:
+    def __init__(
+        self, folder: Path, shape: tuple[int, ...], kind: type = np.float16, *, use: bool = True
+    ) -> None:
         self.folder, self.shape, self.kind = folder, shape, np.dtype(kind)
         self.size = math.prod(shape) * self.kind.itemsize
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            weakref.finalize(self, os.close, _hold(folder, use=use))
             for name in ("maps", "index"):
                 (folder / name).open("ab").close()
             if not (folder / "store.json").is_file():
@@ -157,13 +191,16 @@ class MapStore:
                 maps.seek(0, os.SEEK_END)
                 index.seek(0, os.SEEK_END)
                 waiting: list[bytes] = []  # entries of records that may not be on disk yet
+                synced_at = time.monotonic()
 
                 def sync() -> None:
+                    nonlocal synced_at
                     maps.flush()
                     os.fdatasync(maps.fileno())
                     index.write(b"".join(waiting))
                     index.flush()
                     waiting.clear()
+                    synced_at = time.monotonic()
 
                 def append(keys: Sequence[bytes], records: NDArray[Any]) -> None:
                     nonlocal number
@@ -174,7 +211,8 @@ class MapStore:
                             waiting.append(key + checksum.to_bytes(4, "little"))
                             self.index[key] = number
                             number += 1
-                        if len(waiting) * self.size > _UNSYNCED:
+                        is_late = time.monotonic() - synced_at > _SYNC_EVERY
+                        if is_late or len(waiting) * self.size > _UNSYNCED:
                             sync()
 
                 try:
@@ -222,22 +260,17 @@ class MapStore:
         return damaged
 
 
-def open_store(folder: Path) -> MapStore:
-    """A store that exists already."""
+def open_store(folder: Path, *, use: bool = True) -> MapStore:
+    """A store that exists already; ``use`` as for :class:`MapStore`."""
     path = folder / "store.json"
     try:
         about = json.loads(path.read_bytes())
         shape = tuple(int(size) for size in about["shape"])
-        if not shape or min(shape) < 1 or about["kind"] not in ("float16", "uint8"):
+        if not shape or min(shape) < 1 or about["kind"] not in _KINDS:
             raise ValueError("another shape or data type than those of a store")
-        return MapStore(folder, shape, np.dtype(about["kind"]).type)
+        return MapStore(folder, shape, np.dtype(about["kind"]).type, use=use)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: not a store of features ({error})") from error
-
-
-def list_stores(cache: Path) -> list[Path]:
-    """The folders of the stores in a cache."""
-    return sorted(path.parent for path in cache.glob("*/store.json"))
 
 
 def fill(
@@ -249,7 +282,7 @@ def fill(
     view: str = "clean",
     number: int = 0,
     batch: int = 32,
-    workers: int = 0,
+    workers: int | None = None,
     progress: Callable[[int, int], object] = lambda done, total: None,
     broken: Callable[[str], object] = lambda message: None,
 ) -> Rows:
@@ -262,7 +295,7 @@ def fill(
         compute: images [B, 3, S, S] to records [B, *shape].
         view, number: which view, and the number that selects one of its random versions.
         batch: images per batch.
-        workers: processes that decode images; 0 to decode in this process.
+        workers: processes that decode images; 0 to decode in this process, None to choose.
         progress: called with the number of records computed so far and the number missing.
         broken: called with a message for each image that cannot be decoded.
 
@@ -272,6 +305,7 @@ def fill(
     keys = [view_key(content, view, number) for content in contents]
     missing = np.array([i for i, key in enumerate(keys) if key not in store.index], dtype=np.int64)
     if len(missing):
+        make_room(store.folder, len(missing) * store.size)
         _check_disk_space(store, len(missing))
         done = 0
         with store.appending() as append:

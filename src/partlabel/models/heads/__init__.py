@@ -5,6 +5,7 @@ from torch import nn
 from partlabel.models.heads.class_maps import MapHead, class_maps_of
 from partlabel.models.heads.decoder import LabelDecoder
 from partlabel.models.heads.ensemble import Branch, Ensemble, merge_linear
+from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.recurrent import RecurrentDecoder
@@ -27,6 +28,7 @@ __all__ = [
     "Relevance",
     "Saliency",
     "Weldon",
+    "WithEvidence",
     "class_maps_of",
     "heat_maps",
     "merge_linear",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from partlabel.base.ranges import Dropout
+from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import Refined
 
 
@@ -45,7 +46,7 @@ def class_maps_of(head: nn.Module) -> Callable[[Tensor], Tensor] | None:
     For a refined head this is the function of the head inside. It maps feature maps [B, D, H, W] to
     class maps [B, C, H, W].
     """
-    while isinstance(head, Refined):
+    while isinstance(head, Refined | WithEvidence):
         head = head.head
     class_maps: Callable[[Tensor], Tensor] | None = getattr(head, "class_maps", None)
     return class_maps

@@ -36,6 +36,7 @@ from partlabel.output.bench.spec import (
     start_of,
 )
 from partlabel.output.bench.tables import Tables, tables
+from partlabel.training.embedded import open_vectors
 
 __all__ = ["Benchmark", "Spec", "read_spec", "run_spec", "tables"]
 
@@ -107,10 +108,13 @@ def _check_data(spec: Spec, say: Say) -> tuple[str, ...]:
     known = table.split(spec.split).known
     if known < 1:
         say(f"{known:.1%} of the training labels are known; all figures use known labels only")
-    ImageFiles(spec.images)
+    if spec.images:
+        ImageFiles(spec.images)
+    features = open_vectors(spec.features or None, spec.feature_ids or None)
+    source = "images" if features is None else features.digest()
     names = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
     labels = hashlib.blake2b(names + table.dense().tobytes(), digest_size=8).hexdigest()
-    return labels, spec.split, spec.test_split, f"{spec.holdout:g}"
+    return labels, source, spec.split, spec.test_split, f"{spec.holdout:g}"
 
 
 def _cell(

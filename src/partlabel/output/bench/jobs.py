@@ -256,7 +256,14 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
     if cell.start is not None:
         settings["start"] = str(setup.folder(cell.start) / "run")
     run = train(
-        labels.subset(rows), spec.images, folder, resume=True, cache=setup.cache, **settings
+        labels.subset(rows),
+        spec.images or None,
+        folder,
+        features=spec.features or None,
+        feature_ids=spec.feature_ids or None,
+        resume=True,
+        cache=setup.cache,
+        **settings,
     )
     figures: dict[str, Any] = {
         "val_mAP": run.record.best_val_mAP,

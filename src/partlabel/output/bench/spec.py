@@ -16,6 +16,7 @@ from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import METHODS
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.arguments import make_settings
+from partlabel.training.embedded import PathLike, for_features
 from partlabel.training.settings import AUTO
 
 FULL = "full"  # the strategy that hides no label
@@ -78,6 +79,10 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid")
     labels: str = ""
     images: str = ""
+    features: str = Field("", description="A file of features, instead of images.")
+    feature_ids: str = Field(
+        "", description="A file of their ids, if they are not in the same file."
+    )
     split: str = "train"
     test_split: str = "test"
     holdout: float = Field(0.2, gt=0, lt=1)
@@ -92,8 +97,14 @@ class Spec(BaseModel):
     ceiling: str | None = Field(None, description="An entry trained on all labels.")
 
 
-def read_spec(path: Path, labels: Path | None = None, images: Path | None = None) -> Spec:
-    """Read and check a spec; ``labels`` and ``images`` replace those that it names."""
+def read_spec(
+    path: Path,
+    labels: PathLike | None = None,
+    images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+) -> Spec:
+    """Read and check a spec; ``labels`` and the others replace those that it names."""
     try:
         spec = Spec(**yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -104,15 +115,25 @@ def read_spec(path: Path, labels: Path | None = None, images: Path | None = None
         raise FileError(path, first["msg"], where) from None
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise FileError(path, f"not a spec: {error}") from error
-    _check_entries(path, spec)
+    _check_entries(path, spec if features is None else spec.model_copy(update={"features": "-"}))
     _check_figures(path, spec)
-    paths = {"labels": labels, "images": images}
-    for name in paths:
-        if paths[name] is None:
-            if not getattr(spec, name):
-                raise FileError(path, f"has no {name}; add them to the spec, or use --{name}")
-            paths[name] = path.parent / getattr(spec, name)
-    return spec.model_copy(update={name: str(value) for name, value in paths.items()})
+    given = {
+        "labels": labels,
+        "images": images,
+        "features": features,
+        "feature_ids": feature_ids,
+    }
+    files = {
+        name: str(path.parent / getattr(spec, name) if value is None else value)
+        for name, value in given.items()
+        if value is not None or getattr(spec, name)
+    }
+    if features is not None and feature_ids is None:
+        files["feature_ids"] = ""  # those of the spec belong to other features
+    for name in ("labels", "images"):
+        if name not in files and not (name == "images" and "features" in files):
+            raise FileError(path, f"has no {name}; add them to the spec, or use --{name}")
+    return spec.model_copy(update=files)
 
 
 def _check_entries(path: Path, spec: Spec) -> None:
@@ -130,7 +151,8 @@ def _check_entries(path: Path, spec: Spec) -> None:
         one_of("method", entry.method, [AUTO, *METHODS])
         for choice in choices(spec, entry):
             settings = spec.settings | entry.settings | choice
-            make_settings(method=entry.method, options=entry.options, **settings)
+            arguments = for_features(settings, given=bool(spec.features))
+            make_settings(method=entry.method, options=entry.options, **arguments)
         for name in entry.only or []:
             one_of("strategy", name, [strategy.strategy for strategy in spec.strategies])
         if start_of(spec, entry) is not None:

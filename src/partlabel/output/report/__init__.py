@@ -35,6 +35,7 @@ from partlabel.output.report.sample import Sample, take_sample
 from partlabel.output.report.sample_images import example_images
 from partlabel.output.report.section import Section
 from partlabel.output.report.suspects import suspect_tiles
+from partlabel.output.report.teacher_gains import teacher_gains
 from partlabel.output.report.tried_candidates import tried_candidates
 from partlabel.output.report.unknown_labels import all_scores, unknown_label_sections
 from partlabel.training.arguments import effective
@@ -110,6 +111,7 @@ def _after_classes(
         *treated_as_present(sample, artifacts.diary),
         *label_links(sample, artifacts.label_graph),
         *own_estimates(sample),
+        *teacher_gains(sample),
         *landscapes(surveyed),
     ]
 
@@ -133,7 +135,12 @@ def _assess(sample: Sample, precision: float) -> Assessment:
 
 def _subtitle(sample: Sample) -> str:
     settings = sample.ours.run.settings
+    features = sample.ours.run.record.features
     text = f"Method {settings.method}, backbone {settings.backbone}, frozen: {settings.frozen}."
+    if features is not None:
+        text = (
+            f"Method {settings.method}, on given features with {features.dimension:,} dimensions."
+        )
     if sample.baseline is None:
         return text
     other = sample.baseline

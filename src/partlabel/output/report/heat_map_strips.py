@@ -18,7 +18,8 @@ from partlabel.models.prediction import Predictions, predict
 from partlabel.output.report.sample import RunScores, Sample
 from partlabel.output.report.section import whole_percent
 from partlabel.output.report.thumbnails import data_address, overlay
-from partlabel.training.inputs import make_inputs
+from partlabel.training.devices import find_device
+from partlabel.training.embedded import inputs_of
 from partlabel.training.run import Run
 from partlabel.training.selection import locate_all
 
@@ -86,8 +87,10 @@ def choose_images(choices: list[list[Choice]], most: int) -> list[int]:
 
 
 def class_maps(run: Run, table: LabelTable) -> Predictions:
-    """Rows [b] of a table and their class maps [b, C, H, W]; none if the head has none."""
-    model = run.classifier()
+    """Rows [b] of a table and their class maps [b, C, H, W]; none if the run has none."""
+    if run.record.features is not None:  # one vector per image
+        return
+    model = run.classifier().to(find_device(run.execution.device))
     score_places = class_maps_of(model.head)
     if score_places is not None:
         yield from apply_to_maps(run, model, table, score_places)
@@ -97,15 +100,12 @@ def apply_to_maps(
     run: Run, model: Classifier, table: LabelTable, function: Callable[[Tensor], Tensor]
 ) -> Predictions:
     """Rows [b] of a table, and ``function`` of their feature maps [b, D, H, W]."""
-    paths, settings = locate_all(table, run.images), run.settings
-    inputs = make_inputs(
-        model, table, paths, settings, run.execution, lambda message: None, keep_maps=True
-    )
+    inputs = inputs_of(run, model, table, keep_maps=True, evidence=False)
     return predict(
         model,
         inputs,
         np.arange(len(table)),
-        settings.batch,
+        run.settings.batch,
         run.execution.workers,
         forward=lambda model, images: function(model.backbone(images)).cpu(),
     )

@@ -19,9 +19,8 @@ from partlabel.learning.methods import Method
 from partlabel.models import Classifier
 from partlabel.output.report.analysis import Numbers
 from partlabel.output.report.sample import draw
-from partlabel.training.inputs import make_inputs
+from partlabel.training.embedded import inputs_of
 from partlabel.training.run import Run
-from partlabel.training.selection import locate_all
 
 Direction = dict[str, Tensor]
 
@@ -166,8 +165,7 @@ def _batches(run: Run, model: Classifier, method: Method) -> list[Batch]:
     training = run.selection.training
     rows = draw(training, _IMAGES)
     table = training.subset(rows)
-    paths = locate_all(table, run.images)
-    inputs = make_inputs(model, table, paths, run.settings, run.execution, lambda message: None)
+    inputs = inputs_of(run, model, table)
     parts = in_batches(np.arange(len(table)), run.settings.batch)
     return [
         Batch(

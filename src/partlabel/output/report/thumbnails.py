@@ -17,7 +17,12 @@ from partlabel.training.run import Run
 
 
 def thumbnails(run: Run, names: Sequence[str], size: int = 144) -> list[str]:
-    """Images of a run as data addresses; empty for an image that cannot be read."""
+    """Images of a run as data addresses; empty for one that cannot be read.
+
+    A run on features shows the images that were named, if there are any.
+    """
+    if not run.has_images:
+        return [""] * len(names)
     paths = ImageFiles(run.images).locate(names)
     return ["" if path is None else _thumbnail(path, size) for path in paths]
 

@@ -59,7 +59,14 @@ def fit_members(
     """
     material = gather(inputs, selection, record.settings)
     folder, labels = run.folder / "auto", (material.training, material.evidence)
-    laboratory = Laboratory(folder, record.settings, *labels, material.features, model.backbone)
+    laboratory = Laboratory(
+        folder,
+        record.settings,
+        *labels,
+        material.features,
+        model.backbone,
+        run.execution.device,
+    )
     comparison = _comparison(laboratory, material, monitor)
     finished = _search(comparison, material)
     members, trials, held_out = _choose(comparison, finished)

@@ -38,7 +38,7 @@ class HeldFeatures:
         return np.asarray(self.place[self.rows] >= 0)
 
     def batches(
-        self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int = 0
+        self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int | None = None
     ) -> Iterator[Inputs]:
         """The inputs of batches of rows; all views are the clean one."""
         for part in rows:
@@ -47,9 +47,7 @@ class HeldFeatures:
             yield Inputs(part[places >= 0], dict.fromkeys(views, clean))
 
 
-def hold(
-    source: InputSource, number: int, transform: Callable[[Tensor], Tensor], workers: int = 0
-) -> HeldFeatures:
+def hold(source: InputSource, number: int, transform: Callable[[Tensor], Tensor]) -> HeldFeatures:
     """Read the clean views of images 0 to ``number`` - 1 into memory.
 
     Args:
@@ -57,9 +55,9 @@ def hold(
         transform: maps [b, ...] to what is kept of them.
     """
     parts, place, filled = [], np.full(number, -1, dtype=np.int64), 0
-    for inputs in source.batches(in_batches(np.arange(number), _READ), ("clean",), 0, workers):
+    for inputs in source.batches(in_batches(np.arange(number), _READ), ("clean",)):
         place[inputs.rows] = filled + np.arange(len(inputs.rows))
         filled += len(inputs.rows)
         with torch.no_grad():
-            parts.append(transform(inputs.views["clean"]))
+            parts.append(transform(inputs.views["clean"]).cpu())
     return HeldFeatures(torch.cat(parts), place, np.arange(number))

@@ -22,6 +22,7 @@ from partlabel.training.auto.members import make_member_head
 from partlabel.training.auto.portfolio import Candidate
 from partlabel.training.auto.teaching import with_likely_positives
 from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.devices import make_fabric
 from partlabel.training.examples import Examples
 from partlabel.training.settings import Settings
 from partlabel.training.trainer import Trainer
@@ -93,6 +94,7 @@ class Laboratory:
         evidence: labels that show how many labels are present, for methods that estimate it.
         features: by number of components, None for the mean of the whole features.
         backbone: the frozen network, which the models of all trainings share.
+        device: to train on.
     """
 
     def __init__(
@@ -103,10 +105,12 @@ class Laboratory:
         evidence: LabelTable,
         features: dict[int | None, HeldFeatures],
         backbone: Backbone,
+        device: str = "cpu",
     ) -> None:
         self.folder, self.settings = folder, settings
         self.table, self.evidence = table, evidence
         self.features, self.backbone = features, backbone
+        self.fabric = make_fabric(device, settings.precision)
 
     def trial(self, candidate: Candidate, part: Part) -> Trial:
         """Train a candidate and score images, unless the folder has the result."""
@@ -143,7 +147,10 @@ class Laboratory:
             rows = np.arange(len(part.train))
             examples = Examples(table, inputs, rows), Examples(table, inputs, rows[:0])
             checkpoint = work / "last.safetensors"
-            Trainer(model, method, *examples, settings, checkpoint, Silent()).fit()
+            trainer = Trainer(
+                model, method, *examples, settings, checkpoint, Silent(), fabric=self.fabric
+            )
+            trainer.fit()
         except StoppedError:
             raise  # the checkpoint is kept
         except BaseException:
@@ -168,7 +175,7 @@ class Laboratory:
         return self.features[candidate.settings(self.settings).reduce]
 
     def _score(self, head: nn.Module, features: HeldFeatures, rows: Rows) -> Tensor:
-        model = Classifier(self.backbone, head, list(self.table.classes))
+        model = Classifier(self.backbone, head, list(self.table.classes)).to(self.fabric.device)
         logits = torch.full((len(rows), len(self.table.classes)), float("nan"))
         part = features.part(rows)
         for places, outputs in predict(model, part, np.arange(len(rows)), _PREDICTED):

@@ -1,0 +1,37 @@
+"""Backbones: networks of timm that compute feature maps."""
+
+from partlabel.models.backbones.backbone import Backbone, Frozen
+from partlabel.models.backbones.joined import JoinedBackbone, join
+from partlabel.models.backbones.networks import default_size
+from partlabel.models.backbones.packaged import DEFAULT_BACKBONE, PACKAGED
+from partlabel.models.precision import Precision
+
+__all__ = [
+    "DEFAULT_BACKBONE",
+    "PACKAGED",
+    "Backbone",
+    "Frozen",
+    "JoinedBackbone",
+    "default_size",
+    "join",
+    "make_backbone",
+]
+
+
+def make_backbone(
+    name: str,
+    weights: str,
+    frozen: Frozen,
+    size: int,
+    reduce: int | None = None,
+    *,
+    blocks: int | None = None,
+    precision: Precision = "32",
+) -> Backbone:
+    """A backbone of one network, or of several with ``+`` between their names.
+
+    The arguments are those of :class:`Backbone`.
+    """
+    if "+" in name:
+        return JoinedBackbone(name, weights, frozen, size, reduce, precision=precision)
+    return Backbone(name, weights, frozen, size, reduce, blocks=blocks, precision=precision)

@@ -490,3 +490,26 @@ def test_names_of_origins_are_checked() -> None:
     cells = table.cells.with_details(origins=np.array([2], np.uint8))
     with pytest.raises(InputError, match="origin 2 of 1"):
         LabelTable.from_cells(["a"], ["x"], cells, None, Names(["north"]))
+
+
+def test_options_for_all_files_apply_where_they_can(tmp_path: Path) -> None:
+    """Columns to ignore that only one file has, next to a file without columns."""
+    (tmp_path / "north.csv").write_text("filename,photographer,cat\na.jpg,Ann,yes\nb.jpg,Bo,no\n")
+    (tmp_path / "web.csv").write_text("image,tag\nc.jpg,dog\n")
+    files = [str(tmp_path / "north.csv"), f"{tmp_path / 'web.csv'}:unlisted=unknown"]
+    out = str(tmp_path / "all.csv")
+    common = ["--ignore-columns", "photographer"]
+    assert main(["merge", *files, *common, "-o", out]) == 0
+    assert list(read_labels(out).classes) == ["cat", "dog"]
+    assert main(["merge", *files, *common, "--unlisted", "unknown", "-o", out]) == 0
+    assert main(["merge", *files, "--ignore-columns", "photographr", "-o", out]) == 2
+    own = [f"{files[0]}:ignore-columns=photographer", files[1]]
+    assert main(["merge", *own, "-o", out]) == 0
+
+
+def test_a_yaml_file_may_list_names_of_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("image,cat\na,1\n")
+    (tmp_path / "b.csv").write_text("image,dog\na,0\n")
+    (tmp_path / "merge.yaml").write_text("files:\n  - a.csv\n  - b.csv\n")
+    assert main(["merge", str(tmp_path / "merge.yaml"), "-o", str(tmp_path / "all.csv")]) == 0
+    assert read_labels(tmp_path / "all.csv").dense().tolist() == [[1, -1]]

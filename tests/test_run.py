@@ -25,7 +25,7 @@ from partlabel.base import files
 from partlabel.base.errors import FileError, InputError
 from partlabel.base.locks import locked
 from partlabel.cli import main
-from partlabel.judging.scoring import score
+from partlabel.judging.scoring import score, trained_on
 from partlabel.training import trainer
 from partlabel.training.arguments import make_settings, override, read_config, write_config
 from partlabel.training.checkpoint import load_state, same, save_state
@@ -441,3 +441,21 @@ def test_a_checkpoint_that_does_not_fit_is_named(
     save_state(out / "last.safetensors", state | {part: value})
     with pytest.raises(FileError, match=r"last\.safetensors: does not fit the training"):
         train(scene / "partial.csv", scene / "images", out, resume=True, **call)
+
+
+def test_two_images_of_one_file_are_refused(scene: Path, tmp_path: Path) -> None:
+    """One of them could be trained on and the other one tested on."""
+    table = read_labels(scene / "partial.csv")
+    name = next(iter(table.ids))
+    again = LabelTable([name.removesuffix(".png")], table.classes, np.ones((1, len(table.classes))))
+    both = table.merge(again.with_splits([table.splits[0]]) if table.splits is not None else again)
+    with pytest.raises(FileError, match="1 file with more than one image"):
+        train(both, scene / "images", tmp_path / "run", **TINY)
+
+
+def test_images_that_were_trained_on_are_noticed_by_their_files(run: Run, scene: Path) -> None:
+    names = list(run.selection.training.ids)[:4]
+    other = LabelTable([name.removesuffix(".png") for name in names], run.record.classes,
+                       np.ones((4, len(run.record.classes)), dtype=np.int8))  # fmt: skip
+    assert trained_on(run, other, scene / "images") == 0  # copies in another folder
+    assert trained_on(run, other, run.images) == 4

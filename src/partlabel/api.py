@@ -141,7 +141,7 @@ def evaluate(
         return scoring.evaluate_estimates(opened, table, default)
     folder = None if images is None else Path(images)
     result = scoring.evaluate_run(opened, table, folder, thresholds)
-    known = int((table.ids.find(opened.selection.training.ids) >= 0).sum())
+    known = scoring.trained_on(opened, table, folder)
     if known:
         _warn(
             f"{known:,} of {len(table):,} images were trained on, so the figures are too good; "

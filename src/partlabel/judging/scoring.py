@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, count, some
-from partlabel.images.folder import escaped, list_images
+from partlabel.images.folder import ImageFiles, escaped, list_images
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import Details, from_triples
 from partlabel.learning.extensions import EstimatesLabels
@@ -95,6 +95,20 @@ def evaluate_run(
     scores, truth = scored.scores[rows], scored.table.dense()[rows]
     result = evaluate(scores, truth, threshold).named(classes)
     return result.plus(top3_recall=top_recall(scores, truth, 3))
+
+
+def trained_on(run: Run, table: LabelTable, images: Path | None = None) -> int:
+    """The number of images of a table that a run was trained on, whatever their names are."""
+    training = run.selection.training.ids
+    by_name = int((table.ids.find(training) >= 0).sum())
+    if run.record.features is not None:
+        return by_name
+    try:
+        trained = {path.resolve() for path in ImageFiles(run.images).locate(training) if path}
+    except FileError:  # the images of the training are gone
+        return by_name
+    paths = ImageFiles(run.images if images is None else images).locate(table.ids)
+    return max(by_name, sum(path is not None and path.resolve() in trained for path in paths))
 
 
 def evaluate_reserved(run: Run, threshold: Thresholds = 0.5) -> Evaluation:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, one_of
 from partlabel.labels import formats
 from partlabel.labels.corrections import Corrected, correct, emptied_cells
 from partlabel.labels.formats import Reading, ReadOptions
@@ -115,6 +115,7 @@ def _correct(parts: list[Part]) -> MergedFiles:
 def _read_parts(plan: MergePlan, on_read: OnRead | None) -> list[Part]:
     """The files as tables with their final class names."""
     synonyms = read_synonyms(plan.synonyms) if plan.synonyms is not None else {}
+    _check_columns(plan)
     readings = []
     for entry in plan.files:
         readings.append(_read(entry, plan))
@@ -141,11 +142,28 @@ def _read(entry: FileEntry, plan: MergePlan) -> Reading:
     return formats.read_with(entry.path, options_of(entry, plan))
 
 
+def _check_columns(plan: MergePlan) -> None:
+    """Raise an error if no file has a column that is to be ignored."""
+    if not plan.ignore_columns:
+        return
+    columns = [name for entry in plan.files for name in formats.columns_of(entry.path)]
+    for name in plan.ignore_columns:
+        try:
+            one_of("column", name, columns)
+        except InputError as error:
+            raise InputError(f"--ignore-columns: {error}") from None
+
+
 def options_of(entry: FileEntry, plan: MergePlan) -> ReadOptions:
     """How to read a file of a plan."""
     options = ReadOptions(**{**plan.reading, **entry.reading})
+    if plan.ignore_columns and not entry.ignore_columns:
+        present = set(formats.columns_of(entry.path))
+        options = replace(
+            options, ignore_columns=[name for name in plan.ignore_columns if name in present]
+        )
     only_common = entry.unlisted is None and options.unlisted is not None
-    if only_common and not formats.needs_unlisted(entry.path, options.format):
+    if only_common and not formats.needs_unlisted(entry.path, options):
         # such a file states absent labels itself, so its unlisted labels stay unknown
         return replace(options, unlisted=None)
     return options

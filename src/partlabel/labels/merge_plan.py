@@ -12,7 +12,7 @@ from partlabel.base.errors import FileError, InputError, one_of
 from partlabel.labels.combine import Conflict
 from partlabel.labels.formats.reading_options import ReadOptions, split_names
 
-_OPTION = re.compile(r"^(?P<rest>.+):(?P<name>[a-z_]+)=(?P<value>[^:]*)$", re.DOTALL)
+_OPTION = re.compile(r"^(?P<rest>.+):(?P<name>[a-z_-]+)=(?P<value>[^:]*)$", re.DOTALL)
 _LISTS = ("ignore_columns", "only_classes")
 _OPTIONS = ("format", "unlisted", *_LISTS, "min_count", "origin", "notes")
 
@@ -83,7 +83,7 @@ def parse_file(text: str) -> FileEntry:
     """
     rest, options = text, dict[str, Any]()
     while not os.path.lexists(rest) and (match := _OPTION.match(rest)):
-        name = match["name"]
+        name = match["name"].replace("-", "_")
         if name not in _OPTIONS:
             _check_option(text, name)
         if name in options:
@@ -119,6 +119,10 @@ def read_plan(path: Path) -> MergePlan:
         raise FileError(path, f"not valid YAML: {error}") from error
     if not isinstance(content, dict):
         raise FileError(path, "expected a key 'files' with a list of label files")
+    if isinstance(content.get("files"), list):
+        content["files"] = [
+            {"path": entry} if isinstance(entry, str) else entry for entry in content["files"]
+        ]
     try:
         plan = MergePlan(**content)
     except (ValidationError, TypeError) as error:

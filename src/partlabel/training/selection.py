@@ -1,5 +1,6 @@
 """The split of a run: which images it trains on, validates on, and reserves for later tests."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -189,6 +190,20 @@ def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:
     return [n for n in table.classes if any(fnmatchcase(n, pattern) for pattern in patterns)]
 
 
+def _refuse_shared_files(files: ImageFiles, names: list[str], paths: list[Path]) -> None:
+    """Raise an error if two images are one file: it could be trained on and tested on."""
+    times = Counter(paths)
+    shared = [path for path, number in times.items() if number > 1]
+    if shared:
+        same = [name for name, path in zip(names, paths, strict=True) if path == shared[0]]
+        raise FileError(
+            files.folder,
+            f"{count(len(shared), 'file')} with more than one image of the labels, such as "
+            f"{shared[0].name} with {some(same)}; give each file one name, so that its labels are "
+            "one row",
+        )
+
+
 def find_files(
     table: LabelTable,
     files: ImageFiles,
@@ -215,6 +230,7 @@ def find_files(
         for row, match in zip(rows.tolist(), matches, strict=True)
         if match is not None
     }
+    _refuse_shared_files(files, names, list(paths.values()))
     if spelled := spellings(matches):
         on_note(f"files of images: {describe(spelled)}")
     if strict:

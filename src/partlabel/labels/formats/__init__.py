@@ -48,6 +48,7 @@ __all__ = [
     "ReadKeywords",
     "ReadOptions",
     "Reading",
+    "columns_of",
     "needs_unlisted",
     "read",
     "read_labels",
@@ -218,9 +219,17 @@ def target_format(path: PathLike, format: str | None = None) -> Format:
     return chosen
 
 
-def needs_unlisted(path: PathLike, format: str | None = None) -> bool:
+def needs_unlisted(path: PathLike, options: ReadOptions | None = None) -> bool:
     """Whether a file lists only present classes, so that ``unlisted`` is required."""
-    return _format_of(Source(path, ReadOptions(format))).lists_only_present
+    return _format_of(Source(path, options)).lists_only_present
+
+
+def columns_of(path: PathLike) -> list[str]:
+    """The columns of a table; none if the file is no table."""
+    source = Source(path)
+    if source.kind == "parquet":
+        return source.parquet_columns
+    return source.all_columns if source.kind == "text" else []
 
 
 def _format_of(source: Source) -> Format:
@@ -270,7 +279,15 @@ def _check_unlisted(source: Source, chosen: Format, stated: Stated) -> None:
         raise source.error(
             f"the format '{chosen.name}' lists only present classes, so the meaning of an unlisted "
             "class must be given: --unlisted unknown (nobody checked it) or --unlisted absent "
-            f"(annotators checked every class) (in Python: unlisted=...){likely}"
+            f"(annotators checked every class) (in merge: {source.path.name}:unlisted=..., in "
+            f"Python: unlisted=...){likely}"
+        )
+    if chosen.lists_only_present and unlisted == "absent" and has_one_each(stated):
+        warnings.warn(
+            f"{source.path}: every image has exactly one class here. Read all other classes as "
+            "absent only if somebody checked them; if not, use unlisted=unknown",
+            PartlabelWarning,
+            stacklevel=4,
         )
     if chosen.lists_every_cell and unlisted == "absent":
         raise source.error(

@@ -100,12 +100,13 @@ def check_names(source: Source, stated: Stated, *, strict: bool) -> None:
     if pairs:
         more = f" and {len(pairs) - 3:,} more" if len(pairs) > 3 else ""
         message = (
-            f"classes that differ only in case: {', '.join(pairs[:3])}{more}; spell them alike if "
-            "they are one class"
+            f"classes that differ only in case: {', '.join(pairs[:3])}{more}; if they are one "
+            "class, join them with merge --synonyms FILE or --rename OLD=NEW"
         )
-        stated.notes.remarks.append(message)
         if strict:
             warnings.warn(f"{source.path}: {message}", PartlabelWarning, stacklevel=5)
+        else:
+            stated.notes.remarks.append(message)
 
 
 def _check_rare(source: Source, stated: Stated, *, strict: bool) -> None:

@@ -146,7 +146,7 @@ def parse(words: list[str]) -> None:
         parameters = COMMANDS[name].make_context(name, rest).params
     except typer.Exit:  # --help
         return
-    assert parameters.get("method") in (None, "NAME", *METHODS), words
+    assert parameters.get("method") in (None, "NAME", "auto", *METHODS), words
     assert parameters.get("head") in (None, *HEADS), words
     spec = parameters.get("spec")
     if spec is not None and spec.parts[0] == "benchmarks" and spec.stem.islower():

@@ -366,8 +366,8 @@ def test_options_override_a_config_file_one_by_one() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"method": None},
         {"method": 3},
+        {"method": "auto", "budget": ["small"]},
         {"method": "bce", "schedule": 3},
         {"method": "em", "options": "alpha=1"},
         {"method": "em", "options": ["a"]},
@@ -375,7 +375,7 @@ def test_options_override_a_config_file_one_by_one() -> None:
     ],
 )
 def test_values_of_a_wrong_type_are_named(arguments: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"method|schedule|options|lr"):
+    with pytest.raises(InputError, match=r"method|budget|schedule|options|lr"):
         make_settings(**arguments)
 
 

@@ -12,7 +12,7 @@ import typer
 from partlabel.base.errors import InputError, count
 from partlabel.cli.options import FeatureIds, Features, Teachers, parameters_of, values_of
 from partlabel.cli.reading import reads_labels
-from partlabel.training.settings import Execution, Settings
+from partlabel.training.settings import AUTO, Execution, Settings
 
 if TYPE_CHECKING:
     from partlabel.labels.formats import ReadOptions
@@ -69,11 +69,10 @@ def train(
 ) -> None:
     """Train a classifier on the known labels.
 
-    Start with --method bce if absent labels are known too, and with --method em --set alpha=auto
-    if only present labels are known.
+    Without --method, several methods are tried on the features of a frozen backbone, compared on
+    held-out labels, and the best are combined.
 
-    Example: partlabel train labels.csv --images photos/ --method bce --frozen --optimizer lbfgs
-    --weight-decay 1e-3 --out run
+    Example: partlabel train labels.csv --images photos/ --out run
     """
     from partlabel.base.terminal import say
     from partlabel.training.train import train as train_run
@@ -93,7 +92,12 @@ def train(
         **settings,
     )
     record = run.record
-    if record.best_val_mAP is None:
+    if record.members:
+        names = "; ".join(f"{member.name} ({member.share:.0%})" for member in record.members)
+        val = record.best_val_mAP
+        result = "" if val is None else f", validation mAP {100 * val:.2f}"
+        say(f"{out}: {count(len(record.members), 'member')}{result}: {names}")
+    elif record.best_val_mAP is None:
         say(
             f"{out}: the last epoch ({record.best_epoch}) is kept, since there are no labels to "
             "validate on. A few hundred images with present and absent labels, in a split "
@@ -144,13 +148,14 @@ def methods(
     from partlabel.base.terminal import console, say
     from partlabel.learning import catalog
     from partlabel.output import display
+    from partlabel.training.auto.auto_settings import DESCRIPTION, SUMMARY
 
     if name is not None:
-        say(catalog.description(name))
+        say(DESCRIPTION if name == AUTO else catalog.description(name))
         return
-    rows = [list(row) for row in catalog.summaries()]
+    rows = [[AUTO, SUMMARY], *(list(row) for row in catalog.summaries())]
     console().print(display.grid([("method", False), ("what it does", False)], rows))
-    say("If absent labels are known too, start with bce; if only present ones, with em.")
+    say("Without --method, `auto` tries several of them and combines the best.")
     say("Settings and papers of a method: partlabel methods NAME")
 
 

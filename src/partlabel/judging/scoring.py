@@ -141,7 +141,7 @@ def _human_labels(table: LabelTable) -> LabelTable:
 
 def has_estimates(run: Run) -> bool:
     """Whether the method of a run has its own estimates of the training labels."""
-    return issubclass(METHODS[run.settings.method], EstimatesLabels)
+    return run.implements(EstimatesLabels)
 
 
 def label_estimates(run: Run) -> tuple[LabelTable, Scores]:

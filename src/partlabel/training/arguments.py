@@ -16,8 +16,9 @@ from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
 from partlabel.models import DEFAULT_BACKBONE
 from partlabel.models.backbones import default_size
 from partlabel.models.heads import HEADS
+from partlabel.training.auto.auto_settings import AUTO_SETTINGS, check_auto
 from partlabel.training.schedule import SCHEDULES
-from partlabel.training.settings import NO_BACKBONE, Execution, Settings
+from partlabel.training.settings import AUTO, NO_BACKBONE, Execution, Settings
 
 
 def make_settings(**arguments: Any) -> Settings:
@@ -28,9 +29,9 @@ def make_settings(**arguments: Any) -> Settings:
     for name in arguments:
         one_of("setting", name, Settings.model_fields)
     _check_types(arguments)
-    if arguments.get("method") is None:
-        raise InputError("choose a method with --method (method=...), such as bce or em")
-    kind = METHODS[one_of("method", arguments["method"], METHODS)]
+    if arguments.get("method") in (None, AUTO):
+        return _validated(_with_size(check_auto(arguments)))
+    kind = METHODS[one_of("method", arguments["method"], [AUTO, *METHODS])]
     arguments["options"] = read_options(kind, arguments.get("options") or {})
     head, head_options = arguments.get("head"), arguments.get("head_options") or {}
     arguments["head_options"] = _read_head(kind, head, head_options)
@@ -43,17 +44,11 @@ def make_settings(**arguments: Any) -> Settings:
     one_of("schedule", arguments.get("schedule", "constant"), SCHEDULES)
     _refuse_idle(kind, arguments)
     values = {**kind.defaults, **arguments}
-    if values.get("size") is None:
-        values["size"] = default_size(values.get("backbone", DEFAULT_BACKBONE))
+    values = _with_size(values)
     if values.get("optimizer") == WHOLE_BATCH:
         _check_whole_batch(kind, values)
         values.setdefault("lr", 1.0)
-    try:
-        settings = Settings(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
+    settings = _validated(values)
     _check_stages(kind(**arguments["options"]), settings)
     if settings.optimizer == WHOLE_BATCH and "weight_decay" not in values:
         warnings.warn(
@@ -63,6 +58,22 @@ def make_settings(**arguments: Any) -> Settings:
             stacklevel=3,
         )
     return settings
+
+
+def _with_size(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings with an image size that the backbone can take, if none is given."""
+    if values.get("size") is not None:
+        return values
+    return {**values, "size": default_size(values.get("backbone", DEFAULT_BACKBONE))}
+
+
+def _validated(values: Mapping[str, Any]) -> Settings:
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
 
 
 def _check_types(arguments: Mapping[str, Any]) -> None:
@@ -135,7 +146,10 @@ def write_config(settings: Settings) -> str:
 
 def effective(settings: Settings) -> dict[str, Any]:
     """The settings that have an effect; None only where it replaces a default of the method."""
-    general, kind = settings.model_dump(mode="json"), METHODS[settings.method]
+    general = settings.model_dump(mode="json")
+    if settings.method == AUTO:
+        return {name: general[name] for name in AUTO_SETTINGS if general[name] is not None}
+    kind = METHODS[settings.method]
     return {
         name: value
         for name, value in general.items()
@@ -160,6 +174,10 @@ def _belongs(name: str, settings: Settings) -> bool:
 
 # settings that have an effect only under a condition: when not, in words, and the condition
 _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
+    **dict.fromkeys(
+        ("budget", "folds", "single"),
+        ("without --method auto", lambda values: values.get("method") in (None, AUTO)),
+    ),
     "momentum": ("without --optimizer sgd", lambda values: values.get("optimizer") == "sgd"),
     "rise": (
         "without --schedule onecycle",

@@ -106,9 +106,9 @@ def _reduce(model: Classifier, inputs: CachedMaps, settings: Settings, *, keep_m
             reduced: Tensor = model.backbone.reduction(pooled_maps.to(device)).cpu()
         return (reduced if pooled else reduced.half()).clone()
 
-    inputs.apply(prepare, in_memory=_fits(size))
+    inputs.apply(prepare, in_memory=fits(size))
 
 
-def _fits(size: int) -> bool:
+def fits(size: int) -> bool:
     """Whether this many bytes are well below the free memory; if not, maps are read from disk."""
     return size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -12,6 +12,9 @@ inputs/              copies of the files that settings of the method name
 memory/, diary/      labels that the method gave to unknown cells
 teachers/            the scores of teachers for the classes of the run
 log.csv              one line per epoch
+leaderboard.csv      what the method ``auto`` tried; it has no checkpoint and no log
+out_of_fold.safetensors  its logits for training images, of models that did not see them
+auto/                its trainings, until the run is finished
 
 A run can be moved. Images and features are looked for where they were relative to the run, then at
 their absolute path; every command that needs them also takes ``--images`` and ``--features``.
@@ -30,7 +33,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from partlabel.base.errors import FileError, count
+from partlabel.base.errors import FileError, InputError, count
 from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable
 from partlabel.learning.extensions import Artifacts, HasArtifacts
@@ -39,10 +42,11 @@ from partlabel.learning.teachers import Teacher, read_teacher
 from partlabel.models import Classifier
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.arguments import write_config
+from partlabel.training.auto.members import FEATURES_ONLY, MemberRecord, ensemble_head
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, must_fit, stage_file
 from partlabel.training.selection import Selection, load_selection
-from partlabel.training.settings import Execution, Settings
+from partlabel.training.settings import AUTO, Execution, Settings
 
 VERSION = 5
 _FROZEN = "backbone.safetensors"
@@ -137,6 +141,7 @@ class Record(BaseModel):
     broken: list[str] = []
     best_epoch: int = 0
     best_val_mAP: float | None = None  # noqa: N815  # as in the metrics
+    members: list[MemberRecord] = []  # of the ensemble that ``auto`` made
     thresholds: list[float | None] = []  # [C] a class is predicted from this score on
 
 
@@ -173,7 +178,11 @@ class Run:
             return f"Run({str(self.folder)!r}, {about}, not finished)"
         score = record.best_val_mAP
         result = "no validation" if score is None else f"validation mAP {100 * score:.2f}"
-        return f"Run({str(self.folder)!r}, {about}, epoch {record.best_epoch}, {result})"
+        if record.members:
+            kept = count(len(record.members), "member")
+        else:
+            kept = f"epoch {record.best_epoch}"
+        return f"Run({str(self.folder)!r}, {about}, {kept}, {result})"
 
     def using(
         self,
@@ -373,15 +382,22 @@ class Run:
 
     def method(self) -> Method:
         """The method as it was at the end of the training."""
+        if self.settings.method == AUTO:
+            raise InputError(f"{self.folder}: auto combines several methods, it has no loss")
         _, method = self.build(self._finished(), pretrained=False)
         method.prepare(self.task())
         with must_fit(self.checkpoint):
             method.load_state_dict(self.last_state()["method"])
         return method.eval()
 
+    def implements(self, extension: type[object]) -> bool:
+        """Whether the method of the run has an extension; ``auto`` has none."""
+        kind = METHODS.get(self.settings.method)
+        return kind is not None and issubclass(kind, extension)
+
     def artifacts(self) -> Artifacts:
         """What the method kept for reports."""
-        if not issubclass(METHODS[self.settings.method], HasArtifacts):
+        if not self.implements(HasArtifacts):
             return Artifacts()
         method = self.method()
         assert isinstance(method, HasArtifacts)
@@ -390,14 +406,19 @@ class Run:
     def build(self, record: Record, *, pretrained: bool) -> tuple[Classifier, Method]:
         """A new model and its method; without ``pretrained`` the weights are to be loaded."""
         settings = record.settings
+        if settings.method == AUTO:
+            settings = settings.model_copy(update={"method": FEATURES_ONLY})
         copies = {name: str(path) for name, path in self._inputs(settings).items()}
-        return build(
+        model, method = build(
             settings.model_copy(update={"options": settings.options | copies}),
             record.classes,
             pretrained=pretrained,
             features=None if record.features is None else record.features.dimension,
             teachers=len(record.teachers),
         )
+        if record.members:
+            model.head = ensemble_head(model.backbone.channels, record.classes, record.members)
+        return model, method
 
     def keep_inputs(self, settings: Settings) -> None:
         """Copy the files that settings of the method name; refuse those that have changed."""

@@ -16,6 +16,7 @@ Schedule = Literal["constant", "step", "cosine", "onecycle", "plateau"]
 Keep = Literal["best", "best-of-all", "last"]
 
 DEFAULT_BACKBONE = "tf_efficientnet_lite0"
+AUTO = "auto"  # the method that tries others and combines the best
 NO_BACKBONE = "none"  # of a training on features
 
 
@@ -41,9 +42,27 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = _setting(
-        "bce",
+        AUTO,
         "Method",
-        "How to learn from partial labels; see `partlabel methods`. (required, or in --config)",
+        "How to learn from partial labels; see `partlabel methods`. auto trains several methods on "
+        "frozen features, compares them on held-out labels, and combines the best.",
+    )
+    budget: str = _setting(
+        "medium",
+        "Method",
+        "With --method auto: small, medium or large, or the number of trainings to compare.",
+        pattern="^(small|medium|large|[1-9][0-9]{0,5})$",
+    )
+    folds: int = _setting(
+        5,
+        "Method",
+        "With --method auto: parts of the training images. Each is scored by models that are "
+        "trained on the others, unless a fully labelled split holdout is there to compare on.",
+        ge=2,
+        le=20,
+    )
+    single: bool = _setting(
+        False, "Method", "With --method auto: keep the best model only, not a combination."
     )
     options: dict[str, Any] = _setting(
         {}, "Method", "key=value: a setting of the method, such as alpha=0.1; may be repeated."

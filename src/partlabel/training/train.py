@@ -28,6 +28,7 @@ from partlabel.models.features.evidence_inputs import EvidenceInputs
 from partlabel.models.heads import WithEvidence
 from partlabel.models.prediction import InputSource, collect_scores
 from partlabel.training.arguments import make_settings, override, read_config
+from partlabel.training.auto.automatic import fit_members, sweep_trials
 from partlabel.training.checkpoint import save_state
 from partlabel.training.devices import find_device, make_fabric
 from partlabel.training.embedded import (
@@ -58,7 +59,7 @@ from partlabel.training.selection import (
     has_both_kinds,
     select,
 )
-from partlabel.training.settings import Execution, Settings
+from partlabel.training.settings import AUTO, Execution, Settings
 from partlabel.training.start import start_from
 from partlabel.training.trainer import Trainer
 
@@ -110,6 +111,8 @@ def train(
     chosen = make_settings(**for_features(settings, given=vectors is not None))
     if execution.cache_pixels and chosen.frozen != "nothing":
         raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
+    if teachers and chosen.method == AUTO:
+        raise InputError("--teacher has no effect with --method auto; name another --method")
     if execution.compile and vectors is not None:
         raise InputError("--compile has no effect with --features: there is no network")
     find_device(execution.device)  # refused before anything is read or written
@@ -171,8 +174,9 @@ def _train_into(
     settings, started = record.settings, run.exists()
     torch.manual_seed(key(settings.seed, "init"))
     model, method = _build(run, record)
-    method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written yet
-    run.keep_inputs(settings)
+    if settings.method != AUTO:
+        method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written
+        run.keep_inputs(settings)
     if not started:
         selection.labels.save(run.folder / "labels.arrow")
         selection.save(run.folder / "split.safetensors")
@@ -184,6 +188,9 @@ def _train_into(
         monitor.note(_describe(selection))
         for note in notes:
             monitor.note(note)
+        if settings.method == AUTO:
+            _fit_members(run, record, model, selection, paths, monitor)
+            return
         if len(selection.val) and not has_both_kinds(selection.validation):
             monitor.warn(
                 "the validation labels are all of one kind, so there is no mAP, no threshold and "
@@ -301,6 +308,42 @@ def _fit(
         "thresholds": [None if np.isnan(value) else value for value in thresholds],
     }
     run.write(record.model_copy(update=outcome))
+
+
+def _fit_members(
+    run: Run,
+    record: Record,
+    model: Classifier,
+    selection: Selection,
+    paths: dict[int, Path],
+    monitor: Monitor,
+) -> None:
+    """Train the members that ``auto`` chooses, and write the outcome."""
+    rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
+    table = selection.table.subset(rows)
+    broken: list[str] = []
+    keep = partial(_keep_backbone, run, model.backbone, train_images)
+    inputs: InputSource
+    model.to(find_device(run.execution.device))
+    if run.features is not None:
+        inputs = embedded_inputs(model, table, run.features, on_maps=keep)
+    else:
+        inputs = make_inputs(
+            model,
+            table,
+            [paths[int(row)] for row in rows],
+            record.settings,
+            run.execution,
+            broken.append,
+            on_note=monitor.note,
+            on_maps=keep,
+            keep_maps=True,
+        )
+    for message in broken:
+        monitor.warn(f"left out: {message}")
+    record = fit_members(run, record, model, selection, inputs, monitor)
+    run.write(record.model_copy(update={"broken": broken}))
+    sweep_trials(run.folder)
 
 
 def _standardise(model: Classifier, scores: TeacherScores, training: LabelTable) -> None:

@@ -4,6 +4,7 @@ from torch import nn
 
 from partlabel.models.heads.class_maps import MapHead, class_maps_of
 from partlabel.models.heads.decoder import LabelDecoder
+from partlabel.models.heads.ensemble import Branch, Ensemble, merge_linear
 from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.linear import Linear
@@ -15,6 +16,8 @@ from partlabel.models.heads.weldon import Weldon, weldon_pool
 
 __all__ = [
     "HEADS",
+    "Branch",
+    "Ensemble",
     "GraphRefiner",
     "LabelDecoder",
     "LabelVectors",
@@ -28,6 +31,7 @@ __all__ = [
     "WithEvidence",
     "class_maps_of",
     "heat_maps",
+    "merge_linear",
     "saliency_pool",
     "weldon_pool",
 ]

@@ -17,6 +17,7 @@ from partlabel.learning.methods import METHODS
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.arguments import make_settings
 from partlabel.training.embedded import PathLike, for_features
+from partlabel.training.settings import AUTO
 
 FULL = "full"  # the strategy that hides no label
 _NO_START = "none"  # an entry's start, where the spec has one
@@ -147,7 +148,7 @@ def _check_entries(path: Path, spec: Spec) -> None:
     if len(set(drawn)) < len(drawn):
         raise FileError(path, "strategies: the same strategy and proportion are there twice")
     for entry in spec.methods:
-        one_of("method", entry.method, METHODS)
+        one_of("method", entry.method, [AUTO, *METHODS])
         for choice in choices(spec, entry):
             settings = spec.settings | entry.settings | choice
             arguments = for_features(settings, given=bool(spec.features))

@@ -36,6 +36,7 @@ from partlabel.output.report.sample_images import example_images
 from partlabel.output.report.section import Section
 from partlabel.output.report.suspects import suspect_tiles
 from partlabel.output.report.teacher_gains import teacher_gains
+from partlabel.output.report.tried_candidates import tried_candidates
 from partlabel.output.report.unknown_labels import all_scores, unknown_label_sections
 from partlabel.training.arguments import effective
 from partlabel.training.run import Run
@@ -70,7 +71,10 @@ def build_report(
         subtitle=_subtitle(sample),
         figures=headline_figures(sample, result),
         about=about_headline(sample, result),
-        training=[training_curves(run), *known_positives(sample)],
+        training=[
+            tried_candidates(run) if run.record.members else training_curves(run),
+            *known_positives(sample),
+        ],
         classes=class_rows(sample.classes, result.evaluation, thresholds),
         classes_about=about_classes(sample),
         after_classes=_after_classes(sample, result.evaluation, assessment, landscape),

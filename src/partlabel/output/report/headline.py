@@ -11,6 +11,7 @@ from partlabel.metrics import Evaluation, evaluate
 from partlabel.output.report.bootstrap import Interval, Rows, intervals, sample_count
 from partlabel.output.report.sample import Sample
 from partlabel.output.report.section import percent
+from partlabel.training.run import Record
 
 _METRICS = {
     "mAP": (
@@ -97,10 +98,16 @@ def _range(interval: Interval) -> str:
 def about_headline(sample: Sample, result: Result) -> str:
     """Which images the figures come from, and how they were made."""
     record = sample.ours.run.record
-    sentences = [*_about_images(sample, result), f"Epoch {record.best_epoch} was kept."]
+    sentences = [*_about_images(sample, result), _about_model(record)]
     if record.broken:
         sentences.append(f"{count(len(record.broken), 'image')} could not be read.")
     return " ".join(sentences)
+
+
+def _about_model(record: Record) -> str:
+    if record.members:
+        return f"The model combines {count(len(record.members), 'member')}."
+    return f"Epoch {record.best_epoch} was kept."
 
 
 def _about_images(sample: Sample, result: Result) -> list[str]:

@@ -121,7 +121,7 @@ def draw_small_panels(history: History, kinds: Kinds) -> str:
 
 def known_positives(sample: Sample) -> list[Section]:
     """How fast labels that are known to be present are learned."""
-    histories = {scores.name: scores.run.history() for scores in sample.runs}
+    histories = {one.name: one.run.history() for one in sample.runs if not one.run.record.members}
     logged = {name: h for name, h in histories.items() if _logged(h, [_POSITIVES])}
     if not logged:
         return []

@@ -1,0 +1,44 @@
+"""How well scores rank known positives, if no label is known to be absent."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from partlabel.labels import ABSENT, PRESENT
+
+
+def positive_auc(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
+    """Per class, the share of (known positive, other image) pairs in which the positive is higher.
+
+    Other images are those whose label is unknown or absent, and equal scores count half. Unknown
+    labels that are present lower the result of all models alike if known positives are a random
+    sample of all positives. The order of two models is then the same as with all labels known.
+
+    Args:
+        scores: [n, C]
+        labels: [n, C] in {-1, 0, 1}.
+
+    Returns:
+        [C], NaN for a class without known positives or without other images.
+
+    >>> positive_auc([[0.9], [0.2], [0.5], [0.5]], [[1], [0], [1], [-1]]).tolist()
+    [0.875]
+    """
+    scores, present = np.asarray(scores, dtype=np.float64), np.asarray(labels) == PRESENT
+    positives = present.sum(axis=0)
+    others = len(present) - positives
+    ranks = rankdata(scores, axis=0) if scores.size else np.zeros(scores.shape)
+    above = (ranks * present).sum(axis=0) - positives * (positives + 1) / 2
+    pairs = positives * others
+    return np.where(pairs > 0, above / np.maximum(pairs, 1), np.nan)
+
+
+def has_enough(labels: ArrayLike, least: int) -> NDArray[np.bool_]:
+    """[C] whether at least this many labels of a class are known of each kind.
+
+    >>> has_enough([[1, 1], [-1, 0]], 1).tolist()
+    [True, False]
+    """
+    values = np.asarray(labels)
+    present, absent = (values == PRESENT).sum(axis=0), (values == ABSENT).sum(axis=0)
+    return np.asarray((present >= least) & (absent >= least))

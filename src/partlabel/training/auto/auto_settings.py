@@ -1,0 +1,53 @@
+"""The settings that ``auto`` takes; all others it chooses itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from partlabel.base.errors import InputError
+from partlabel.training.settings import AUTO, Settings, panel_of
+
+_OWN = ("method", "budget", "folds", "single", "seed")
+_NETWORK = ("backbone", "weights", "frozen", "size", "precision")
+
+SUMMARY = "Tries several of the methods below on frozen features, and combines the best."
+DESCRIPTION = """Tries several methods on the features of a frozen backbone, and combines the best.
+
+Candidates are compared on a fully labelled split 'holdout', or by cross-fitting: each part of the
+training images is scored by models that were trained on the others. The result is one run.
+
+    --budget small|medium|large|N   the number of trainings: 20, 80, 200 or N
+    --folds K                       the number of parts
+    --single                        keep the best candidate only"""
+
+AUTO_SETTINGS = [
+    name
+    for name, field in Settings.model_fields.items()
+    if name in (*_OWN, *_NETWORK) or panel_of(field) == "Images"
+]
+
+
+def check_auto(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a training by ``auto``; an error for those that it chooses itself."""
+    values = {
+        name: value
+        for name, value in arguments.items()
+        if value is not None and value is not False and value != {}
+    }
+    for name in values:
+        if name not in AUTO_SETTINGS:
+            option = {"options": "--set", "head_options": "--head-set"}.get(name, f"--{name}")
+            raise InputError(
+                f"{option.replace('_', '-')} has no effect with --method auto, which chooses it; "
+                "name another --method to set it"
+            )
+    if values.get("frozen", "all") not in ("all", True) or arguments.get("frozen") is False:
+        raise InputError(
+            "--unfreeze has no effect with --method auto, which works on the features of a frozen "
+            "backbone; name another --method to train the backbone"
+        )
+    if "val" in values and "val_split" in values:
+        raise InputError("--val has no effect with --val-split")
+    if isinstance(values.get("budget"), int):  # a number in a YAML file
+        values["budget"] = str(values["budget"])
+    # a class that is present in no training image is left out, and named
+    return {**values, "method": AUTO, "frozen": "all", "drop_empty": True}

@@ -1,0 +1,210 @@
+"""Train candidates, compare them on held-out labels, and combine the best into one run."""
+
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from partlabel.base.errors import InputError, JobError, count
+from partlabel.labels import LabelTable
+from partlabel.metrics import evaluate
+from partlabel.metrics.calibration import balanced_thresholds
+from partlabel.models import Classifier
+from partlabel.models.prediction import InputSource
+from partlabel.training.auto.comparison import Comparison
+from partlabel.training.auto.criterion import Criterion, mean
+from partlabel.training.auto.folds import make_folds
+from partlabel.training.auto.greedy import Logits, choose_weights, spread
+from partlabel.training.auto.leaderboard import (
+    Line,
+    as_text,
+    command_for,
+    ordered,
+    write_leaderboard,
+)
+from partlabel.training.auto.material import Material, gather
+from partlabel.training.auto.members import MemberRecord, combine
+from partlabel.training.auto.portfolio import Candidate, make_portfolio
+from partlabel.training.auto.search import Search
+from partlabel.training.auto.trials import Laboratory, Trial
+from partlabel.training.checkpoint import save_state
+from partlabel.training.monitor import Monitor
+from partlabel.training.run import Record, Run
+from partlabel.training.selection import Selection, by_humans
+
+BUDGETS = {"small": 20, "medium": 80, "large": 200}  # trainings
+_MEMBERS = 5  # of an ensemble, at most
+_SCREENING = 2  # folds that candidates are compared on first
+_SECONDS = 4e-8  # of a training, per image, feature and class
+
+
+def fit_members(
+    run: Run,
+    record: Record,
+    model: Classifier,
+    selection: Selection,
+    inputs: InputSource,
+    monitor: Monitor,
+) -> Record:
+    """Choose and train the members of a run, write their model, and return the outcome.
+
+    Args:
+        model: the backbone, with any head.
+        inputs: whole feature maps of training images, then of validation images.
+    """
+    material = gather(inputs, selection, record.settings)
+    folder, labels = run.folder / "auto", (material.training, material.evidence)
+    laboratory = Laboratory(
+        folder,
+        record.settings,
+        *labels,
+        material.features,
+        model.backbone,
+        run.execution.device,
+    )
+    comparison = _comparison(laboratory, material, monitor)
+    finished = _search(comparison, material)
+    members, trials, held_out = _choose(comparison, finished)
+    heads = [laboratory.head_of(one, trial) for one, trial in trials.items()]
+    model.head = combine(heads, members, material.reduction)
+    save_state(run.folder / "best.safetensors", model.trained_weights())
+    if comparison.folds is not None:
+        parts = {"rows": material.rows, "logits": held_out}
+        state = {name: torch.from_numpy(part) for name, part in parts.items()}
+        save_state(run.folder / "out_of_fold.safetensors", state)
+    shares = {one: member.share for one, member in zip(trials, members, strict=True)}
+    write_leaderboard(run.folder, _leaderboard(comparison, shares))
+    factors = [member.factor for member in members]
+    logits = sum_of([trial.logits.numpy() for trial in trials.values()], factors)
+    outcome = _outcome(logits, material.val)
+    return record.model_copy(update={**outcome, "members": members, "finished": True})
+
+
+def _comparison(laboratory: Laboratory, material: Material, monitor: Monitor) -> Comparison:
+    """What candidates are compared on: the holdout, or folds of the training images."""
+    settings, train = laboratory.settings, len(material.training)
+    scored = train + np.arange(len(material.val))
+    if material.on_holdout:
+        criterion = Criterion(material.val.dense(), "the holdout split")
+        return Comparison(laboratory, criterion, None, train, scored, monitor)
+    if train < settings.folds:
+        raise InputError(
+            f"{count(train, 'training image')} cannot be cut into {settings.folds} folds; label "
+            "more images, or name a --method"
+        )
+    folds = make_folds(material.training, settings.folds, settings.seed)
+    held_out = f"each of {settings.folds} folds of the training images"
+    criterion = Criterion(by_humans(material.training).dense(), held_out)
+    return Comparison(laboratory, criterion, folds, train, scored, monitor)
+
+
+def _search(comparison: Comparison, material: Material) -> list[Candidate]:
+    """Train candidates within the budget; those that were trained on all folds."""
+    laboratory, monitor = comparison.laboratory, comparison.monitor
+    settings = laboratory.settings
+    has_absent = bool((material.evidence.counts().absent > 0).mean() >= 0.5)
+    recipes = make_portfolio(
+        material.training, has_absent=has_absent, components=material.components
+    )
+    parts = comparison.parts
+    wanted = BUDGETS.get(settings.budget) or int(settings.budget)
+    budget = max(wanted, parts)
+    if wanted < parts:
+        monitor.note(f"a candidate needs {parts} trainings, so the budget is {parts}, for one")
+    monitor.note(comparison.criterion.describe())
+    images, classes = laboratory.table.shape
+    work = images * classes * laboratory.backbone.channels * budget
+    minutes = max(1, round(_SECONDS * work * float(np.mean([r.cost for r in recipes])) / 60))
+    monitor.note(
+        f"trying {count(len(recipes), 'recipe')} in at most {count(budget, 'training')}, about "
+        f"{minutes:,} min, with {material.size / 1e6:,.0f} MB of features in memory"
+    )
+    comparison.budget, screening = budget, min(_SCREENING, parts)
+    search = Search(recipes, comparison.measure, parts, screening, budget, teach=has_absent)
+    finished = search.run()
+    if not finished:
+        errors = {line.error for line in comparison.lines.values() if line.error}
+        reason = next(iter(sorted(errors)), "no known label of any class can be compared on")
+        raise JobError(f"no candidate could be compared: {reason}")
+    return finished
+
+
+def _choose(
+    comparison: Comparison, finished: Sequence[Candidate]
+) -> tuple[list[MemberRecord], dict[Candidate, Trial], Logits]:
+    """The members, their trainings on all training images, and their held-out logits together."""
+    settings = comparison.laboratory.settings
+    logits = [comparison.logits(candidate) for candidate in finished]
+    most = 1 if settings.single else _MEMBERS
+    weights = choose_weights(logits, comparison.criterion, most)
+    spreads = [spread(part) for part in logits]
+    scale = float(weights @ np.array(spreads))  # of the sum, as that of its members
+    trials, members = {}, []
+    for number, candidate in enumerate(finished):
+        if not weights[number]:
+            continue
+        trials[candidate] = comparison.refit(candidate)
+        if error := trials[candidate].error:
+            raise JobError(f"{candidate.label}: {error}")
+        share = float(weights[number])
+        factor = share * scale / spreads[number]
+        own = candidate.settings(settings)
+        members.append(MemberRecord(name=candidate.label, settings=own, share=share, factor=factor))
+    used = np.flatnonzero(weights)
+    total = np.sum([weights[n] * scale / spreads[n] * logits[n] for n in used], axis=0)
+    _describe_choice(comparison, finished, len(members), total)
+    return members, trials, total
+
+
+def _describe_choice(
+    comparison: Comparison, finished: Sequence[Candidate], members: int, total: Logits
+) -> None:
+    """Say what was chosen, and how to train the best single candidate again."""
+    scores = {one: comparison.lines[one].score for one in finished}
+    plain = [one for one in finished if one.teacher is None]  # one command trains it
+    best = max(plain, key=lambda one: scores[one])
+    command = command_for(best.settings(comparison.laboratory.settings))
+    comparison.monitor.note(
+        f"{count(members, 'member')}: {comparison.criterion.name} "
+        f"{100 * mean(comparison.criterion(total)):.2f}, the best single candidate "
+        f"{100 * max(scores.values()):.2f}. To train the best one without a teacher again "
+        f"({100 * scores[best]:.2f}):\n  {command}"
+    )
+
+
+def _leaderboard(comparison: Comparison, shares: dict[Candidate, float]) -> list[Line]:
+    """All candidates, with their shares of the ensemble; also printed."""
+    lines = ordered(
+        [replace(line, weight=shares.get(one, 0.0)) for one, line in comparison.lines.items()]
+    )
+    comparison.monitor.note(as_text(lines))
+    return lines
+
+
+def sum_of(logits: Sequence[Logits], factors: Sequence[float]) -> NDArray[np.float64]:
+    """The weighted sum of logits."""
+    parts = [factor * part.astype(np.float64) for part, factor in zip(logits, factors, strict=True)]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def _outcome(logits: NDArray[np.float64], val: LabelTable) -> dict[str, object]:
+    """Thresholds and mAP on the validation images."""
+    if not len(val):
+        return {"best_val_mAP": None, "thresholds": []}
+    scores = 1 / (1 + np.exp(-logits))
+    score = evaluate(scores, val)["mAP"]
+    thresholds = balanced_thresholds(scores, val.dense()).tolist()
+    return {
+        "best_val_mAP": None if math.isnan(score) else score,
+        "thresholds": [None if math.isnan(value) else value for value in thresholds],
+    }
+
+
+def sweep_trials(folder: Path) -> None:
+    """Remove the results of trainings, once the run is finished."""
+    shutil.rmtree(folder / "auto", ignore_errors=True)

@@ -1,0 +1,61 @@
+"""Folds of the training images, in which the known labels of each class are spread evenly."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.base.randomness import key, keys, uniform
+from partlabel.images.batches import Rows
+from partlabel.labels import LabelTable
+
+Folds = NDArray[np.int64]
+
+
+def make_folds(table: LabelTable, number: int, seed: int) -> Folds:
+    """The fold of each image, from 0 to ``number`` - 1.
+
+    Images with a rare kind of label (a class that is known to be present, or known to be absent)
+    are dealt out first, each kind in turn to the folds that have fewest labels of it. A kind with
+    at least as many labels as folds then has labels in each fold, unless other, rarer kinds on the
+    same images prevent it.
+
+    Args:
+        table: the training images.
+        number: of folds.
+        seed: of the order in which the images of a kind are dealt out.
+    """
+    draws = uniform(key(seed, "folds"), keys(table.ids))
+    order = np.argsort(draws, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    folds = np.full(len(table), -1, dtype=np.int64)
+    for rows in _kinds(table):
+        _deal(folds, rows[np.argsort(place[rows])], number)
+    _deal(folds, order, number)
+    return folds
+
+
+def _kinds(table: LabelTable) -> Iterator[Rows]:
+    """The images of each kind of label, the rarest kind first."""
+    cells = table.cells.where(table.cells.values != 0)
+    kind = 2 * cells.columns.astype(np.int64) + (cells.values > 0)
+    order = np.argsort(kind, kind="stable")
+    rows = cells.rows[order]
+    counts = np.bincount(kind, minlength=2 * len(table.classes))
+    ends = np.cumsum(counts)
+    for number in np.argsort(counts, kind="stable"):
+        if counts[number]:
+            yield rows[ends[number] - counts[number] : ends[number]]
+
+
+def _deal(folds: Folds, rows: Rows, number: int) -> None:
+    """Deal out those of the rows that have no fold, each to the fold with fewest of the rows."""
+    waiting = rows[folds[rows] < 0]
+    dealt = np.bincount(folds[rows][folds[rows] >= 0], minlength=number)
+    # the seats of a fold are numbered from the images that it has; the lowest seats are taken
+    seats = (dealt[:, None] + np.arange(len(waiting))[None, :]).ravel()
+    owners = np.repeat(np.arange(number), len(waiting))
+    sizes = np.bincount(folds[folds >= 0], minlength=number)
+    lowest = np.lexsort((owners, sizes[owners], seats))[: len(waiting)]
+    folds[waiting] = owners[lowest]

@@ -1,0 +1,190 @@
+"""Train one candidate on some of the training images, once: the result is kept in the run."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from partlabel.base.errors import JobError, PartlabelError, StoppedError
+from partlabel.base.randomness import key
+from partlabel.images.batches import Rows
+from partlabel.labels import LabelTable
+from partlabel.learning.methods import METHODS, Task
+from partlabel.models import Backbone, Classifier
+from partlabel.models.prediction import predict
+from partlabel.training.auto.held_features import HeldFeatures
+from partlabel.training.auto.members import make_member_head
+from partlabel.training.auto.portfolio import Candidate
+from partlabel.training.auto.teaching import with_likely_positives
+from partlabel.training.checkpoint import load_state, save_state
+from partlabel.training.devices import make_fabric
+from partlabel.training.examples import Examples
+from partlabel.training.settings import Settings
+from partlabel.training.trainer import Trainer
+
+_PREDICTED = 512  # images that are scored at a time
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The result of a training.
+
+    Args:
+        logits: [n, C] of the images that were scored, NaN for unreadable ones.
+        head: the weights of the trained head.
+        seconds: that the training took.
+        error: why it failed; None if it did not.
+    """
+
+    logits: Tensor
+    head: dict[str, Tensor]
+    seconds: float
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The images of a training.
+
+    Args:
+        name: short and unique, for file names.
+        train: rows to train on, of the training table.
+        scored: rows to score, of the features.
+    """
+
+    name: str
+    train: Rows
+    scored: Rows
+
+
+class Silent:
+    """Shows nothing of the progress of a training."""
+
+    def begin(self, epoch: int, epochs: int, steps: int, done: int) -> None:
+        """An epoch begins."""
+
+    def step(self, figures: dict[str, float], images: int) -> None:
+        """A step is done."""
+
+    def end(self, record: dict[str, Any]) -> None:
+        """An epoch is done."""
+
+    def saved(self, history: list[dict[str, Any]]) -> None:
+        """A checkpoint was written."""
+
+    def note(self, message: str) -> None:
+        """Something worth knowing."""
+
+    def warn(self, message: str) -> None:
+        """Something the user should act on."""
+
+
+class Laboratory:
+    """Trains candidates and keeps the results in a folder, so that none is trained twice.
+
+    Args:
+        folder: of the results.
+        settings: of the run; candidates take images, backbone and seed from it.
+        table: labels of the training images.
+        evidence: labels that show how many labels are present, for methods that estimate it.
+        features: by number of components, None for the mean of the whole features.
+        backbone: the frozen network, which the models of all trainings share.
+        device: to train on.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        table: LabelTable,
+        evidence: LabelTable,
+        features: dict[int | None, HeldFeatures],
+        backbone: Backbone,
+        device: str = "cpu",
+    ) -> None:
+        self.folder, self.settings = folder, settings
+        self.table, self.evidence = table, evidence
+        self.features, self.backbone = features, backbone
+        self.fabric = make_fabric(device, settings.precision)
+
+    def trial(self, candidate: Candidate, part: Part) -> Trial:
+        """Train a candidate and score images, unless the folder has the result."""
+        path = self.folder / f"{key(candidate.name):016x}-{part.name}.safetensors"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_state(path, vars(self._attempt(candidate, part, path.with_suffix(""))))
+        state = load_state(path)
+        return Trial(state["logits"], state["head"], state["seconds"], state["error"])
+
+    def _attempt(self, candidate: Candidate, part: Part, work: Path) -> Trial:
+        """The result of a training; one that fails is a result too."""
+        start = time.monotonic()
+        try:
+            head = self._train(candidate, part, work)
+            logits = self._score(head, self._features_of(candidate), part.scored)
+            return Trial(logits, head.state_dict(), time.monotonic() - start)
+        except StoppedError:
+            raise
+        except PartlabelError as error:
+            return Trial(torch.empty(0), {}, time.monotonic() - start, str(error))
+
+    def _train(self, candidate: Candidate, part: Part, work: Path) -> nn.Module:
+        """Train a head, or go on with a training that was stopped."""
+        settings, table = candidate.settings(self.settings), self._labels(candidate, part)
+        method = METHODS[settings.method](**settings.options)
+        torch.manual_seed(key(settings.seed, "init"))
+        head = make_member_head(settings, self.backbone.channels, len(table.classes))
+        model = Classifier(self.backbone, head, list(table.classes))
+        work.mkdir(exist_ok=True)
+        try:
+            method.prepare(Task(table, self.evidence, settings.epochs, work))
+            inputs = self._features_of(candidate).part(part.train)
+            rows = np.arange(len(part.train))
+            examples = Examples(table, inputs, rows), Examples(table, inputs, rows[:0])
+            checkpoint = work / "last.safetensors"
+            trainer = Trainer(
+                model, method, *examples, settings, checkpoint, Silent(), fabric=self.fabric
+            )
+            trainer.fit()
+        except StoppedError:
+            raise  # the checkpoint is kept
+        except BaseException:
+            shutil.rmtree(work)
+            raise
+        shutil.rmtree(work)
+        return head
+
+    def _labels(self, candidate: Candidate, part: Part) -> LabelTable:
+        """The labels of the images to train on, with those that a teacher adds."""
+        table, teacher = self.table.subset(part.train), candidate.teacher
+        if teacher is None:
+            return table
+        lesson = self.trial(teacher, part)
+        if lesson.error is not None:
+            raise JobError(f"its teacher failed: {lesson.error}")
+        head = self.head_of(teacher, lesson)
+        logits = self._score(head, self._features_of(teacher), part.train).numpy()
+        return with_likely_positives(table, logits, self.evidence, candidate.share)
+
+    def _features_of(self, candidate: Candidate) -> HeldFeatures:
+        return self.features[candidate.settings(self.settings).reduce]
+
+    def _score(self, head: nn.Module, features: HeldFeatures, rows: Rows) -> Tensor:
+        model = Classifier(self.backbone, head, list(self.table.classes)).to(self.fabric.device)
+        logits = torch.full((len(rows), len(self.table.classes)), float("nan"))
+        part = features.part(rows)
+        for places, outputs in predict(model, part, np.arange(len(rows)), _PREDICTED):
+            logits[torch.from_numpy(places)] = outputs.cpu()
+        return logits
+
+    def head_of(self, candidate: Candidate, trial: Trial) -> nn.Module:
+        """The trained head of a trial."""
+        settings = candidate.settings(self.settings)
+        head = make_member_head(settings, self.backbone.channels, len(self.table.classes))
+        head.load_state_dict(trial.head)
+        return head.eval()

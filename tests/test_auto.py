@@ -1,0 +1,488 @@
+"""The method auto: folds, criterion, selection, and whole runs on generated images."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import partlabel
+from partlabel.base.errors import InputError, JobError, PartlabelWarning
+from partlabel.labels import LabelTable, simulate
+from partlabel.labels.formats import read_labels
+from partlabel.metrics.positive_ranking import has_enough, positive_auc
+from partlabel.models import Reduction
+from partlabel.models.heads import Branch, Ensemble, Linear, Saliency, merge_linear
+from partlabel.training import trainer
+from partlabel.training.arguments import effective, make_settings, write_config
+from partlabel.training.auto import greedy
+from partlabel.training.auto.criterion import Criterion
+from partlabel.training.auto.folds import make_folds
+from partlabel.training.auto.leaderboard import Line, command_for, read_leaderboard
+from partlabel.training.auto.leaderboard import write_leaderboard as write_lines
+from partlabel.training.auto.portfolio import DECAYS, Candidate, Recipe, make_portfolio
+from partlabel.training.auto.search import Search
+from partlabel.training.auto.teaching import missing_positives, with_likely_positives
+from partlabel.training.auto.trials import Laboratory
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.run import Run
+
+TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64}
+
+
+def table_of(matrix: NDArray[Any]) -> LabelTable:
+    ids = [f"i{n}" for n in range(len(matrix))]
+    return LabelTable(ids, [f"c{j}" for j in range(matrix.shape[1])], matrix)
+
+
+def random_table(seed: int, images: int = 80, classes: int = 6) -> LabelTable:
+    rng = np.random.default_rng(seed)
+    values = rng.choice([-1, 0, 0, 0, 1], size=(images, classes))
+    values[:, 0] = 0
+    values[rng.permutation(images)[:5], 0] = 1  # a class with as many positives as folds
+    return table_of(values)
+
+
+# -- folds -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_kind_of_label_is_in_every_fold(seed: int) -> None:
+    table = random_table(seed)
+    folds, values = make_folds(table, 5, seed), table.dense()
+    for column, sign in itertools.product(range(values.shape[1]), (1, -1)):
+        rows = values[:, column] == sign
+        spread = np.bincount(folds[rows], minlength=5)
+        assert spread.min() > 0 or rows.sum() < 5, (column, sign, spread)
+
+
+def test_folds_are_of_similar_size_and_deterministic() -> None:
+    table = random_table(3)
+    folds = make_folds(table, 5, seed=1)
+    assert np.array_equal(folds, make_folds(table, 5, seed=1))
+    assert not np.array_equal(folds, make_folds(table, 5, seed=2))
+    sizes = np.bincount(folds, minlength=5)
+    assert sizes.sum() == len(table)
+    assert sizes.max() - sizes.min() <= 6
+
+
+def test_folds_of_images_without_labels_are_of_equal_size() -> None:
+    folds = make_folds(table_of(np.zeros((23, 2), dtype=int)), 5, seed=0)
+    assert sorted(np.bincount(folds)) == [4, 4, 5, 5, 5]
+
+
+# -- the criterion ---------------------------------------------------------------------------------
+
+
+def brute_auc(scores: NDArray[Any], present: NDArray[Any]) -> float:
+    pairs = list(itertools.product(scores[present], scores[~present]))
+    if not pairs:
+        return math.nan
+    return float(np.mean([(high > low) + 0.5 * (high == low) for high, low in pairs]))
+
+
+def test_auc_of_positives_is_a_share_of_pairs() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 6, size=(40, 5)) / 5  # with ties
+    labels = rng.choice([-1, 0, 1], size=(40, 5))
+    labels[:, 3] = 0
+    labels[:, 4] = 1
+    expected = [brute_auc(scores[:, j], labels[:, j] == 1) for j in range(5)]
+    assert positive_auc(scores, labels) == pytest.approx(expected, nan_ok=True)
+
+
+def test_without_absent_labels_the_criterion_is_the_auc() -> None:
+    labels = np.array([[1, 0], [0, 1], [0, 0], [1, 0]], dtype=np.int8)
+    criterion = Criterion(labels, "x")
+    assert criterion.name == "AUC of positives"
+    assert "holdout" in criterion.describe()
+    perfect = labels.astype(np.float32)
+    assert criterion(perfect).tolist() == [1.0, 1.0]
+
+
+def test_with_both_kinds_the_criterion_is_average_precision() -> None:
+    rng = np.random.default_rng(1)
+    labels = rng.choice([-1, 1], size=(30, 3)).astype(np.int8)
+    labels[:, 2] = 0
+    labels[:2, 2] = [1, -1]  # too few to compare on
+    logits = rng.normal(size=(30, 3)).astype(np.float32)
+    figures = Criterion(labels, "x")(logits)
+    assert Criterion(labels, "x").name == "mAP"
+    expected = partlabel.metrics.evaluate(logits, labels).per_class["AP"]
+    assert figures[:2] == pytest.approx(expected[:2])
+    assert math.isnan(figures[2])
+    assert has_enough(labels, 3).tolist() == [True, True, False]
+
+
+# -- the ensemble ----------------------------------------------------------------------------------
+
+
+def criterion_for(truth: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
+    return lambda logits: positive_auc(logits, truth)
+
+
+def noisy_models(seed: int, number: int) -> tuple[NDArray[Any], list[NDArray[np.float32]]]:
+    rng = np.random.default_rng(seed)
+    truth = rng.choice([0, 1], size=(60, 8))
+    models = [
+        (truth + (1 + n / 2) * rng.normal(size=truth.shape)) * (1 + 9 * n) for n in range(number)
+    ]
+    return truth, [model.astype(np.float32) for model in models]
+
+
+def test_each_step_of_the_selection_is_the_best_one() -> None:
+    truth, models = noisy_models(0, 4)
+    criterion = criterion_for(truth)
+    weights = greedy.choose_weights(models, criterion, most=4)
+    assert weights.sum() == pytest.approx(1)
+    scaled = [model / model.std() for model in models]
+
+    def score(picks: list[int]) -> float:
+        return float(np.mean(criterion(np.sum([scaled[p] for p in picks], axis=0))))
+
+    picks = [max(range(4), key=lambda n: score([n]))]
+    while len(picks) < 20:
+        best = max(range(4), key=lambda n: score([*picks, n]))
+        if score([*picks, best]) < score(picks) + 1e-4:
+            break
+        picks.append(best)
+    assert weights.tolist() == (np.bincount(picks, minlength=4) / len(picks)).tolist()
+    assert len(set(picks)) > 1
+
+
+def test_an_ensemble_has_at_most_so_many_members() -> None:
+    truth, models = noisy_models(1, 5)
+    assert np.count_nonzero(greedy.choose_weights(models, criterion_for(truth), most=2)) <= 2
+    single = greedy.choose_weights(models, criterion_for(truth), most=1)
+    assert sorted(single.tolist()) == [0, 0, 0, 0, 1]
+
+
+def test_a_gain_within_the_noise_adds_no_member() -> None:
+    assert not greedy.is_better(np.array([0.5, 0.7]), np.array([0.6, 0.55]))
+    assert not greedy.is_better(np.array([0.5005]), np.array([0.5]))
+    assert not greedy.is_better(np.array([math.nan]), np.array([0.5]))
+    assert greedy.is_better(np.array([0.52, 0.63]), np.array([0.5, 0.6]))
+
+
+def test_an_ensemble_is_the_weighted_sum_of_its_members() -> None:
+    torch.manual_seed(0)
+    maps, linear = torch.randn(3, 8, 4, 4), [Linear(8, 5), Linear(8, 5)]
+    reduction, salient = Reduction(8, 6), Saliency(6, 5)
+    reduction.fit([maps])
+    ensemble = Ensemble(
+        [
+            Branch(torch.nn.Identity(), [merge_linear(linear, [0.3, 0.2])], [1.0]),
+            Branch(reduction, [salient], [0.5]),
+        ]
+    ).eval()
+    expected = 0.3 * linear[0](maps) + 0.2 * linear[1](maps) + 0.5 * salient(reduction(maps))
+    assert torch.allclose(ensemble(maps), expected, atol=1e-6)
+    assert ensemble.needs_maps
+    assert ensemble.class_maps(maps).shape == (3, 5, 4, 4)
+    flat = Ensemble([Branch(torch.nn.Identity(), linear, [0.3, 0.2])])
+    assert not flat.needs_maps
+    pooled = maps.mean(dim=(2, 3), keepdim=True)
+    assert torch.allclose(flat(maps), flat(pooled), atol=1e-6)
+
+
+# -- the search ------------------------------------------------------------------------------------
+
+
+def test_the_search_finds_the_weight_decay_and_keeps_to_its_budget() -> None:
+    recipes = [Recipe("bce", decay=1e-3), Recipe("em", decay=1e-3), Recipe("an", decay=1e-3)]
+    trained: list[tuple[Candidate, int]] = []
+
+    def measure(candidate: Candidate, folds: int) -> float:
+        trained.append((candidate, folds))
+        gain = {"bce": 0.2, "em": 0.1, "an": 0.0}[candidate.recipe.method]
+        return 0.5 + gain - 0.01 * abs(DECAYS.index(candidate.decay) - DECAYS.index(1e-4))
+
+    search = Search(recipes, measure, folds=5, screening=2, budget=60)
+    finished = search.run()
+    assert {(c.recipe.method, c.decay) for c in finished} == {
+        (name, 1e-4) for name in ("bce", "em", "an")
+    }
+    assert search.spent == sum(2 for _, folds in trained if folds == 2) + 3 * len(finished)
+    assert search.spent <= 60
+
+
+@pytest.mark.parametrize("budget", [5, 8, 12, 20])
+def test_a_small_budget_finishes_at_least_one_candidate(budget: int) -> None:
+    recipes = [Recipe(name) for name in ("bce", "em", "an", "ls")]
+    search = Search(recipes, lambda candidate, folds: 0.5, 5, 2, budget, teach=True)
+    assert search.run()
+    assert search.spent <= budget
+
+
+def test_a_failed_candidate_does_not_end_the_search() -> None:
+    recipes = [Recipe("bce"), Recipe("em")]
+    scores = {"bce": math.nan, "em": 0.4}
+    search = Search(recipes, lambda c, folds: scores[c.recipe.method], 1, 1, 9)
+    assert {candidate.recipe.method for candidate in search.run()} == {"em"}
+
+
+def test_candidates_of_different_heads_teach_each_other() -> None:
+    recipes = [Recipe("bce"), Recipe("bce", training={"head": "saliency"})]
+    search = Search(recipes, lambda c, folds: 0.5 + 0.1 * (c.teacher is not None), 1, 1, 99, True)
+    taught = [candidate for candidate in search.run() if candidate.teacher is not None]
+    assert {(c.recipe.head, c.teacher.recipe.head) for c in taught if c.teacher} == {
+        ("linear", "saliency"),
+        ("saliency", "linear"),
+    }
+
+
+def test_the_portfolio_depends_on_what_is_known() -> None:
+    both, single = random_table(0), table_of(np.eye(6, dtype=int))
+    names = {r.method for r in make_portfolio(both, has_absent=True, components=8)}
+    assert {"bce", "em", "ls"} <= names
+    positives = make_portfolio(single, has_absent=False, components=None)
+    assert "bce" not in {recipe.method for recipe in positives}
+    assert all("auto" not in recipe.options.values() for recipe in positives)
+    assert {recipe.head for recipe in positives} == {"linear"}
+
+
+def test_a_teacher_adds_its_most_likely_unknown_labels() -> None:
+    table = table_of(np.array([[1], [0], [0], [0], [0], [0], [-1], [0]]))
+    evidence = table_of(np.array([[1], [-1]]))
+    assert missing_positives(table, evidence).tolist() == [3.0]
+    logits = np.arange(8, dtype=np.float32)[:, None]
+    taught = with_likely_positives(table, logits, evidence, share=0.67)
+    assert taught.dense().ravel().tolist() == [1, 0, 0, 0, 0, 1, -1, 1]
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_auto_is_the_default_and_refuses_what_it_chooses_itself() -> None:
+    settings = make_settings()
+    assert (settings.method, settings.frozen) == ("auto", "all")
+    for arguments in ({"lr": 0.1}, {"head": "linear"}, {"options": {"alpha": 1}}, {"epochs": 3}):
+        with pytest.raises(InputError, match="no effect with --method auto"):
+            make_settings(**arguments)
+    with pytest.raises(InputError, match="--unfreeze"):
+        make_settings(frozen="lower")
+    with pytest.raises(InputError, match="budget"):
+        make_settings(budget="huge")
+    assert make_settings(budget=7, val=0.0, reserve=0.0).reserve == 0
+    for name, value in {"budget": "small", "folds": 3, "single": True}.items():
+        with pytest.raises(InputError, match="without --method auto"):
+            make_settings(method="bce", **{name: value})
+
+
+def test_the_configuration_of_a_run_names_only_what_has_an_effect(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(write_config(make_settings(folds=4)))
+    text = path.read_text()
+    assert "folds: 4" in text
+    assert "optimizer" not in text
+
+
+# -- whole runs ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def automatic(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    table = read_labels(scene / "partial.csv")
+    rows = np.flatnonzero(table.in_split("train"))
+    out = tmp_path_factory.mktemp("auto") / "run"
+    return partlabel.train(table.subset(rows), scene / "images", out, budget=12, folds=3, **TINY)
+
+
+def test_a_run_predicts_evaluates_completes_and_reports(automatic: Run, scene: Path) -> None:
+    record = automatic.record
+    assert record.finished
+    assert sum(member.share for member in record.members) == pytest.approx(1)
+    assert not (automatic.folder / "auto").exists()
+    scores = partlabel.load(automatic).predict(sorted((scene / "images").iterdir())[:3])
+    assert scores.shape == (3, 5)
+    assert np.isfinite(scores).all()
+    result = partlabel.evaluate(automatic, scene / "labels.csv", scene / "images", split="test")
+    assert 0 < result["mAP"] <= 1
+    with pytest.warns(PartlabelWarning, match="too few to show"):
+        assert len(partlabel.complete(automatic).table) == 24
+    page = partlabel.report(automatic).read_text()
+    assert "What was tried" in page
+    assert record.members[0].name in page
+
+
+def test_the_leaderboard_lists_every_candidate(automatic: Run) -> None:
+    lines = read_leaderboard(automatic.folder)
+    assert len(lines) > 1
+    shares = {line.candidate: line.weight for line in lines if line.weight}
+    assert shares == {member.name: member.share for member in automatic.record.members}
+    assert lines[0].folds == 3
+
+
+def test_out_of_fold_logits_cover_the_training_images(automatic: Run) -> None:
+    state = load_state(automatic.folder / "out_of_fold.safetensors")
+    assert state["rows"].tolist() == automatic.selection.train.tolist()
+    assert state["logits"].shape == (len(automatic.selection.train), 5)
+    assert torch.isfinite(state["logits"]).all()
+
+
+def test_a_stopped_run_goes_on_and_repeats_nothing(
+    automatic: Run, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[tuple[str, str]] = []
+    train = Laboratory._train
+
+    def counted(self: Laboratory, candidate: Candidate, *rest: Any) -> Any:
+        if len(trained) == 5 and not (tmp_path / "stopped").exists():
+            (tmp_path / "stopped").touch()
+            raise KeyboardInterrupt
+        trained.append((candidate.name, rest[0].name))
+        return train(self, candidate, *rest)
+
+    monkeypatch.setattr(Laboratory, "_train", counted)
+    labels, out = automatic.selection.labels, tmp_path / "run"
+    arguments: dict[str, Any] = {"budget": 12, "folds": 3, **TINY}
+    with pytest.raises(KeyboardInterrupt):
+        partlabel.train(labels, scene / "images", out, **arguments)
+    run = partlabel.train(labels, scene / "images", out, resume=True, **arguments)
+    assert len(trained) == len(set(trained)) > 5
+    for name in ("best.safetensors", "out_of_fold.safetensors"):
+        assert same(load_state(run.folder / name), load_state(automatic.folder / name))
+    assert run.record.members == automatic.record.members
+    partlabel.train(labels, scene / "images", out, resume=True, **arguments)
+    assert len(trained) == len(set(trained))
+
+
+def test_a_signal_in_the_middle_of_a_training_changes_nothing(
+    automatic: Run, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = itertools.count()
+
+    @contextmanager
+    def signalled() -> Iterator[Callable[[], int]]:
+        yield lambda: 15 if next(steps) == 7 else 0  # in the second training of 12 epochs or so
+
+    labels, out = automatic.selection.labels, tmp_path / "run"
+    arguments: dict[str, Any] = {"budget": 12, "folds": 3, **TINY}
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "interruptible", signalled)
+        with pytest.raises(trainer.InterruptedTrainingError):
+            partlabel.train(labels, scene / "images", out, **arguments)
+    assert len(list((out / "auto").glob("*/last.safetensors"))) == 1
+    run = partlabel.train(labels, scene / "images", out, resume=True, **arguments)
+    best = load_state(run.folder / "best.safetensors")
+    assert same(best, load_state(automatic.folder / "best.safetensors"))
+
+
+def test_a_candidate_that_fails_is_noted(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = Laboratory._train
+
+    def failing(self: Laboratory, candidate: Candidate, *rest: Any) -> Any:
+        if candidate.recipe.method == "bce":
+            raise JobError("the loss became nan")
+        return train(self, candidate, *rest)
+
+    monkeypatch.setattr(Laboratory, "_train", failing)
+    run = partlabel.train(
+        scene / "partial.csv", scene / "images", tmp_path / "run", budget=4, reserve=0.0, **TINY
+    )
+    lines = read_leaderboard(run.folder)
+    assert {line.error for line in lines if line.method == "bce"} == {"the loss became nan"}
+    assert all(member.settings.method != "bce" for member in run.record.members)
+
+
+def test_a_holdout_chooses_and_each_candidate_trains_once(scene: Path, tmp_path: Path) -> None:
+    run = partlabel.train(
+        scene / "partial.csv", scene / "images", tmp_path / "run", budget=4, reserve=0.0, **TINY
+    )
+    assert {line.folds for line in read_leaderboard(run.folder)} == {1}
+    assert not (run.folder / "out_of_fold.safetensors").exists()
+    assert run.record.best_val_mAP is not None
+
+
+def test_single_keeps_one_member_that_its_command_trains_again(scene: Path, tmp_path: Path) -> None:
+    labels = scene / "partial.csv"
+    run = partlabel.train(
+        labels, scene / "images", tmp_path / "run", budget=1, single=True, reserve=0.0, **TINY
+    )
+    (member,) = run.record.members
+    assert "--method" in command_for(member.settings)
+    alone = partlabel.train(
+        labels,
+        scene / "images",
+        tmp_path / "alone",
+        **effective(member.settings) | {"options": member.settings.options},
+    )
+    ours = partlabel.evaluate(run, scene / "labels.csv", scene / "images", split="test")
+    theirs = partlabel.evaluate(alone, scene / "labels.csv", scene / "images", split="test")
+    assert ours["mAP"] == pytest.approx(theirs["mAP"], abs=1e-6)
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_with_positives_only_the_auc_chooses(
+    scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = simulate.single_positive(read_labels(scene / "labels.csv"), seed=0)
+    run = partlabel.train(
+        labels, scene / "images", tmp_path / "run", budget=6, folds=3, split="train", **TINY
+    )
+    assert read_leaderboard(run.folder)[0].criterion == "AUC of positives"
+    assert "too few labels are known to be absent" in capsys.readouterr().err
+
+
+def test_a_class_without_positives_is_left_out(
+    scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = read_labels(scene / "labels.csv").split("train")
+    values = table.dense()
+    values[:, 0] = -1
+    values[:, 1] = np.where(np.arange(len(values)) == 4, 1, -1)  # a single positive
+    labels = LabelTable(table.ids, table.classes, values)
+    run = partlabel.train(
+        labels, scene / "images", tmp_path / "run", budget=3, folds=2, val=0.0, **TINY
+    )
+    assert run.record.classes == list(table.classes)[1:]
+    assert "classes left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("known", ["all present", "twelve images"])
+def test_few_or_one_sided_labels_still_give_a_run(scene: Path, tmp_path: Path, known: str) -> None:
+    table = read_labels(scene / "labels.csv").split("train").subset(np.arange(12))
+    table = table.with_classes(list(table.classes)[:3])
+    values = np.ones((12, 3)) if known == "all present" else table.dense()
+    labels = LabelTable(table.ids, table.classes, values)
+    images = scene / "images"
+    if known == "all present":
+        with pytest.raises(JobError, match="can be compared"):
+            partlabel.train(labels, images, tmp_path / "run", budget=2, folds=2, val=0.0, **TINY)
+        return
+    run = partlabel.train(labels, images, tmp_path / "run", budget=2, folds=2, val=0.0, **TINY)
+    assert run.record.finished
+
+
+def test_labels_that_say_nothing_are_an_error(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv").split("train")
+    labels = LabelTable(table.ids, table.classes, np.zeros(table.shape))
+    with pytest.raises(InputError, match="no class is left to learn"):
+        partlabel.train(labels, scene / "images", tmp_path / "run", **TINY)
+
+
+def test_too_few_images_for_the_folds_are_an_error(scene: Path, tmp_path: Path) -> None:
+    table = read_labels(scene / "labels.csv").split("train").subset(np.arange(4))
+    with pytest.raises(InputError, match="folds"):
+        partlabel.train(table, scene / "images", tmp_path / "run", val=0.0, drop_empty=True, **TINY)
+
+
+def test_a_leaderboard_is_read_as_it_was_written(tmp_path: Path) -> None:
+    lines = [
+        Line("a", "em", "linear", 1e-3, "mAP", 0.5, 5, 1.5, 1.0),
+        Line("b", "an", "linear", 1e-4, "mAP", math.nan, 2, 0.5, error="broken, quite"),
+    ]
+    write_lines(tmp_path, lines)
+    first, second = read_leaderboard(tmp_path)
+    assert first == lines[0]
+    assert (math.isnan(second.score), second.error) == (True, "broken, quite")

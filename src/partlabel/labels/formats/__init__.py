@@ -81,6 +81,9 @@ FORMATS: dict[str, Format] = {
 PathLike = str | os.PathLike[str]
 
 
+_MANY_IMAGES = 50  # that have one class each hardly by chance
+
+
 @dataclass(frozen=True)
 class Reading:
     """A table, and the reader's remarks about the file."""
@@ -282,7 +285,8 @@ def _check_unlisted(source: Source, chosen: Format, stated: Stated) -> None:
             f"(annotators checked every class) (in merge: {source.path.name}:unlisted=..., in "
             f"Python: unlisted=...){likely}"
         )
-    if chosen.lists_only_present and unlisted == "absent" and has_one_each(stated):
+    many = len(stated.images) >= _MANY_IMAGES
+    if chosen.lists_only_present and unlisted == "absent" and many and has_one_each(stated):
         warnings.warn(
             f"{source.path}: every image has exactly one class here. Read all other classes as "
             "absent only if somebody checked them; if not, use unlisted=unknown",

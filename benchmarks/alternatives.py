@@ -29,7 +29,7 @@ from partlabel import LabelTable, metrics, read_labels, train
 from partlabel.judging.scoring import score
 from partlabel.labels import simulate
 from partlabel.learning.methods import METHODS
-from partlabel.models.prediction import predict
+from partlabel.models.prediction import iterate_logits
 from partlabel.output.bench.results import spread
 from partlabel.output.bench.sheets import Sheet, markdown
 from partlabel.training.arguments import make_settings
@@ -74,7 +74,7 @@ def features_of(table: LabelTable, args: argparse.Namespace) -> Numbers:
     paths = locate_all(table, args.images)
     inputs = make_inputs(model, table, paths, settings, Execution(cache=args.cache), print)
     features = np.zeros((len(table), model.backbone.channels), dtype=np.float32)
-    for rows, part in predict(
+    for rows, part in iterate_logits(
         model,
         inputs,
         np.arange(len(table)),

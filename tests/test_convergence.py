@@ -8,7 +8,7 @@ import torch
 
 from partlabel import losses, train
 from partlabel.base.errors import InputError
-from partlabel.models.prediction import predict
+from partlabel.models.prediction import iterate_logits
 from partlabel.training.inputs import make_inputs
 from partlabel.training.run import Run
 from partlabel.training.selection import locate_all
@@ -61,7 +61,7 @@ def test_the_log_has_the_loss_of_the_weights_after_an_epoch(scene: Path, tmp_pat
     paths = locate_all(training, run.images)
     inputs = make_inputs(model, training, paths, run.settings, run.execution, pytest.fail)
     rows = torch.arange(len(training)).numpy()
-    ((_, logits),) = predict(model, inputs, rows, len(training))
+    ((_, logits),) = iterate_logits(model, inputs, rows, len(training))
     loss = losses.bce(logits, torch.from_numpy(training.dense()).float())
     assert run.history()[0]["loss"] == pytest.approx(float(loss), rel=1e-5)
 

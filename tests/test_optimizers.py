@@ -12,7 +12,7 @@ from torch import nn
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import METHODS
-from partlabel.models.prediction import predict
+from partlabel.models.prediction import iterate_logits
 from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.inputs import make_inputs
@@ -50,7 +50,7 @@ def test_the_head_equals_that_of_scikit_learn(scene: Path, tmp_path: Path) -> No
     table = read_labels(scene / "partial.csv").split("train")
     settings, paths = run.settings, locate_all(table, scene / "images")
     inputs = make_inputs(model, table, paths, settings, run.execution, pytest.fail)
-    predictions = predict(
+    predictions = iterate_logits(
         model,
         inputs,
         np.arange(len(table)),

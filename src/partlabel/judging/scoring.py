@@ -17,7 +17,7 @@ from partlabel.learning.extensions import EstimatesLabels
 from partlabel.learning.methods import METHODS
 from partlabel.metrics import Evaluation, evaluate, top_recall
 from partlabel.models import Classifier
-from partlabel.models.prediction import InputSource, collect_scores, predict
+from partlabel.models.prediction import InputSource, collect_scores, iterate_logits
 from partlabel.training.devices import find_device
 from partlabel.training.embedded import inputs_of, with_evidence
 from partlabel.training.inputs import make_inputs, make_pictures
@@ -62,7 +62,7 @@ def _score(
     run: Run, model: Classifier, table: LabelTable, inputs: InputSource, broken: list[str]
 ) -> Scored:
     """The scores for these inputs; ``broken`` has the messages of images that are broken."""
-    predictions = predict(
+    predictions = iterate_logits(
         model,
         inputs,
         np.arange(len(table)),

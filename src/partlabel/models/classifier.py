@@ -12,7 +12,7 @@ from partlabel.base.errors import InputError
 from partlabel.images.batches import Inputs
 from partlabel.images.pictures import Pictures
 from partlabel.models.backbones import Backbone
-from partlabel.models.prediction import collect_scores, predict
+from partlabel.models.prediction import collect_scores, iterate_logits
 
 
 class Classifier(nn.Module):
@@ -72,6 +72,8 @@ class Classifier(nn.Module):
                 raise InputError(message)
 
         scores, _ = collect_scores(
-            predict(self, pictures, np.arange(len(paths)), batch, workers, on_inputs=refuse_broken)
+            iterate_logits(
+                self, pictures, np.arange(len(paths)), batch, workers, on_inputs=refuse_broken
+            )
         )
         return scores if len(paths) else np.empty((0, len(self.classes)))

@@ -26,7 +26,7 @@ class InputSource(Protocol):
         """The inputs of these batches, in this order."""
 
 
-def predict(
+def iterate_logits(
     model: "Classifier",
     inputs: InputSource,
     rows: Rows,

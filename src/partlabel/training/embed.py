@@ -11,7 +11,7 @@ from partlabel.base.errors import InputError
 from partlabel.labels import LabelTable
 from partlabel.models import Classifier, make_backbone
 from partlabel.models.heads import Linear
-from partlabel.models.prediction import predict
+from partlabel.models.prediction import iterate_logits
 from partlabel.training.devices import find_device
 from partlabel.training.inputs import make_inputs
 from partlabel.training.settings import Execution, Settings
@@ -43,7 +43,7 @@ def embed_images(
     inputs = make_inputs(
         model, table, list(images.values()), settings, execution, broken.append
     )  # fmt: skip
-    parts = predict(
+    parts = iterate_logits(
         model,
         inputs,
         np.arange(len(table)),

@@ -298,7 +298,7 @@ def _fit(
     run.write_log(progress.history)
     _note_wasted_epochs(progress, len(trainer.stages), monitor)
     save_state(run.folder / "best.safetensors", model.trained_weights())
-    scores, judged = collect_scores(trainer.predict(model, trainer.val_set))
+    scores, judged = collect_scores(trainer.logits_of(model, trainer.val_set))
     thresholds = balanced_thresholds(scores, truth.dense(judged)).tolist() if len(judged) else []
     outcome = {
         "finished": True,

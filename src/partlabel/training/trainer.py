@@ -24,7 +24,7 @@ from partlabel.learning.extensions import FollowsStages, HasTeacher, LooksAhead
 from partlabel.learning.methods import WHOLE_BATCH, Method, Stage
 from partlabel.metrics import evaluate
 from partlabel.models import Classifier
-from partlabel.models.prediction import Forward, Predictions, collect_scores, predict
+from partlabel.models.prediction import Forward, Predictions, collect_scores, iterate_logits
 from partlabel.training.checkpoint import load_state, save_state, stage_file
 from partlabel.training.devices import make_fabric
 from partlabel.training.ema import follow, make_teacher
@@ -282,16 +282,16 @@ class Trainer:
             outputs = [m(inputs) if forward is None else forward(m, inputs) for m in models]
             return torch.stack(outputs).mean(dim=0)
 
-        return self.predict(self.model, self.train_set, mean_output)
+        return self.logits_of(self.model, self.train_set, mean_output)
 
     def _seed_before_epoch(self) -> None:
         seed_generator(key(self.settings.seed, "before epoch", self.progress.epoch))
 
-    def predict(
+    def logits_of(
         self, model: Classifier, examples: Examples, forward: Forward | None = None
     ) -> Predictions:
         """Rows and logits (or the outputs of ``forward``) of the clean views of examples."""
-        return predict(
+        return iterate_logits(
             model,
             examples.inputs,
             examples.rows,
@@ -302,7 +302,7 @@ class Trainer:
         )
 
     def _validate(self, model: Classifier) -> float:
-        scores, rows = collect_scores(self.predict(model, self.val_set))
+        scores, rows = collect_scores(self.logits_of(model, self.val_set))
         if not len(rows):
             return math.nan
         if np.isnan(scores).any():

@@ -14,7 +14,7 @@ from partlabel.judging.scoring import Scores, thresholds_or_half
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder, class_maps_of, heat_maps
-from partlabel.models.prediction import Predictions, predict
+from partlabel.models.prediction import Predictions, iterate_logits
 from partlabel.output.report.sample import RunScores, Sample
 from partlabel.output.report.section import whole_percent
 from partlabel.output.report.thumbnails import data_address, overlay
@@ -101,7 +101,7 @@ def apply_to_maps(
 ) -> Predictions:
     """Rows [b] of a table, and ``function`` of their feature maps [b, D, H, W]."""
     inputs = inputs_of(run, model, table, keep_maps=True, evidence=False)
-    return predict(
+    return iterate_logits(
         model,
         inputs,
         np.arange(len(table)),

@@ -5,7 +5,7 @@ import numpy as np
 from partlabel.judging.scoring import Scores
 from partlabel.metrics import Evaluation, evaluate
 from partlabel.models.heads import WithEvidence
-from partlabel.models.prediction import collect_scores, predict
+from partlabel.models.prediction import collect_scores, iterate_logits
 from partlabel.output.report.sample import Sample
 from partlabel.output.report.section import Section, decimal, percent
 from partlabel.training.devices import find_device
@@ -73,7 +73,7 @@ def _scores_without(sample: Sample, teacher: int) -> Scores:
     model = run.classifier().to(find_device(run.execution.device))
     head = model.head
     assert isinstance(head, WithEvidence)
-    predictions = predict(
+    predictions = iterate_logits(
         model,
         inputs_of(run, model, table),
         np.arange(len(table)),

@@ -16,7 +16,7 @@ from partlabel.images.batches import Rows
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import METHODS, Task
 from partlabel.models import Backbone, Classifier
-from partlabel.models.prediction import predict
+from partlabel.models.prediction import iterate_logits
 from partlabel.training.auto.held_features import HeldFeatures
 from partlabel.training.auto.members import make_member_head
 from partlabel.training.auto.portfolio import Candidate
@@ -178,7 +178,7 @@ class Laboratory:
         model = Classifier(self.backbone, head, list(self.table.classes)).to(self.fabric.device)
         logits = torch.full((len(rows), len(self.table.classes)), float("nan"))
         part = features.part(rows)
-        for places, outputs in predict(model, part, np.arange(len(rows)), _PREDICTED):
+        for places, outputs in iterate_logits(model, part, np.arange(len(rows)), _PREDICTED):
             logits[torch.from_numpy(places)] = outputs.cpu()
         return logits
 

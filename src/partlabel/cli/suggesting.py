@@ -1,0 +1,150 @@
+"""Commands about questions: ``suggest`` asks, ``fill`` uses the answers."""
+
+from pathlib import Path
+from typing import Annotated, Any, Optional, cast
+
+import typer
+
+from partlabel.cli.labels import ExcelSafe
+from partlabel.cli.run_options import (
+    Cache,
+    Device,
+    FeatureIds,
+    Features,
+    Images,
+    MinPrecision,
+    RunFolder,
+)
+
+
+def suggest(
+    run: RunFolder,
+    budget: Annotated[int, typer.Option(help="Number of questions: cells, or images.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The file to write: .csv, or .json for label-studio."),
+    ],
+    per: Annotated[
+        str, typer.Option(help="cell (an image and a class) or image (all its unknown labels).")
+    ] = "cell",
+    goal: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="map (a better classifier), promises (more present labels that can be filled in "
+            "with a guarantee) or errors (known labels that may be wrong).",
+        ),
+    ] = "map",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="How cells are chosen: information, random, entropy, margin or "
+            "most-likely-present."
+        ),
+    ] = "information",
+    cost: Annotated[
+        Optional[float],  # noqa: UP045  # typer reads the annotation
+        typer.Option(help="Seconds of work per question. (default: 2 per cell, 10 per image)"),
+    ] = None,
+    images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    to: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--to", help="csv or label-studio. (default: by the suffix of the file)"),
+    ] = None,
+    excel_safe: ExcelSafe = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+    cache: Cache = None,
+    device: Device = None,
+) -> None:
+    """Choose the labels that people should be asked for next.
+
+    Writes one line per question, the most useful first: image, class, an empty value to fill in (1
+    or 0), and why it is asked. `partlabel merge LABELS FILE -o NEW --corrections` adds the answers.
+
+    Example: partlabel suggest run --budget 500 -o questions.csv
+    """
+    from partlabel import api
+    from partlabel.base.errors import InputError, one_of
+    from partlabel.base.terminal import say
+    from partlabel.judging.suggestion.questions import FORMATS
+
+    if to is not None:
+        one_of("format of questions", to, FORMATS)
+    if out.is_file() and not overwrite:
+        raise InputError(f"{out}: already exists; choose another name, or use --overwrite")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"{out}: its folder does not exist")
+    choices: Any = {"per": per, "goal": goal}  # checked by api.suggest
+    suggestions = api.suggest(
+        run,
+        budget,
+        strategy=strategy,
+        cost=cost,
+        images=images,
+        features=features,
+        feature_ids=feature_ids,
+        cache=cache,
+        device=device,
+        **choices,
+    )
+    suggestions.save(out, to, excel_safe=excel_safe)
+    say(f"wrote {out}: {suggestions.headline()}")
+
+
+def fill(
+    run: RunFolder,
+    answers: Annotated[
+        Path,
+        typer.Argument(metavar="ANSWERS", help="The questions of this run, with answers."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
+    min_precision: MinPrecision = 0.95,
+    images: Images = None,
+    features: Features = None,
+    feature_ids: FeatureIds = None,
+    to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
+    excel_safe: ExcelSafe = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
+    cache: Cache = None,
+    device: Device = None,
+) -> None:
+    """Fill in present labels where answers to questions drawn at random show that they are right.
+
+    ANSWERS are those to `partlabel suggest RUN --for promises`. Writes the labels of the run, the
+    answers, and the present labels that are filled in, of all classes together. Known labels are
+    never changed.
+
+    Example: partlabel fill run questions.csv -o filled.csv
+    """
+    from partlabel import api
+    from partlabel.base.errors import InputError, one_of
+    from partlabel.base.terminal import say
+    from partlabel.labels.formats import FORMATS, write_labels
+
+    one_of("format", to, FORMATS)
+    if out.is_file() and not overwrite:
+        raise InputError(f"{out}: already exists; choose another name, or use --overwrite")
+    filled = api.fill(
+        run,
+        answers,
+        min_precision=min_precision,
+        images=images,
+        features=features,
+        feature_ids=feature_ids,
+        cache=cache,
+        device=device,
+    )
+    write_labels(filled.table, out, to, excel_safe=excel_safe)
+    say(f"wrote {out}: {filled.headline()}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for command in (suggest, fill):
+        app.command()(cast("Any", command))

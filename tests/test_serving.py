@@ -1,0 +1,53 @@
+"""The web service of the documentation, as a reader would run it."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import partlabel
+from partlabel import read_labels
+
+SERVICE = Path(__file__).parent.parent / "docs" / "how-to" / "serve.py"
+
+
+@pytest.mark.filterwarnings("ignore::partlabel.base.errors.PartlabelWarning")
+def test_a_posted_jpeg_gets_the_scores_of_predict(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = pytest.importorskip("fastapi.testclient")
+    pytest.importorskip("onnxruntime")
+    run = partlabel.train(
+        read_labels(scene / "labels.csv"),
+        scene / "images",
+        tmp_path / "run",
+        cache=tmp_path / "cache",
+        method="bce",
+        frozen="all",
+        epochs=1,
+        backbone="test_efficientnet",
+        weights="none",
+        size=64,
+    )
+    partlabel.export(run, tmp_path / "model.onnx", "onnx")
+    Image.open(scene / "images" / "000000.png").save(tmp_path / "photo.jpg", exif=_turned())
+    monkeypatch.chdir(tmp_path)
+    service = client.TestClient(runpy.run_path(str(SERVICE))["app"])
+    answer = service.post("/", content=(tmp_path / "photo.jpg").read_bytes())
+    assert answer.status_code == 200
+    predicted = partlabel.predict(run, tmp_path / "photo.jpg")
+    scores = dict(zip(predicted.classes, predicted.cells.scores_or_nan().tolist(), strict=True))
+    assert {name: one["probability"] for name, one in answer.json().items()} == pytest.approx(
+        scores, abs=1e-3
+    )
+    assert {one["decision"] for one in answer.json().values()} <= {1, 0, -1}
+    assert service.post("/", content=b"no image").status_code == 400
+
+
+def _turned() -> Image.Exif:
+    """Says that an image is to be turned, as cameras write it."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif

@@ -3,7 +3,7 @@
 To add a method, add a file to this folder and a line to ``METHODS``.
 """
 
-from partlabel.learning.method import WHOLE_BATCH, Figure, Method, OnLogits, Predict, Stage, Task
+from partlabel.learning.method import Figure, Method, OnLogits, Predict, Stage, Task
 from partlabel.learning.methods.assume_negative import (
     AssumeNegative,
     Asymmetric,
@@ -20,8 +20,14 @@ from partlabel.learning.methods.cnn_rnn import CnnRnn
 from partlabel.learning.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.learning.methods.em_apl import EmApl
 from partlabel.learning.methods.en_scl import SpatialConsistency
+from partlabel.learning.methods.gr import GeneralizedRobust
 from partlabel.learning.methods.imcl import InteractiveLearning
 from partlabel.learning.methods.lac import LabelAwareConsistency
+from partlabel.learning.methods.large_loss import (
+    LargeLossCorrection,
+    LargeLossRejection,
+    PermanentCorrection,
+)
 from partlabel.learning.methods.latent_noise import LatentNoise
 from partlabel.learning.methods.partial_bce import PartialBce
 from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
@@ -29,7 +35,7 @@ from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearIn
 from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
 from partlabel.learning.methods.sr import SaliencyRegularization
 
-__all__ = ["METHODS", "WHOLE_BATCH", "Figure", "Method", "OnLogits", "Predict", "Stage", "Task"]
+__all__ = ["METHODS", "Figure", "Method", "OnLogits", "Predict", "Stage", "Task"]
 
 METHODS: dict[str, type[Method]] = {
     "bce": Bce,
@@ -52,6 +58,10 @@ METHODS: dict[str, type[Method]] = {
     "asl": Asymmetric,
     "splc": SelfPaced,
     "csl": ClassAwareSelective,
+    "ll-r": LargeLossRejection,
+    "ll-ct": LargeLossCorrection,
+    "ll-cp": PermanentCorrection,
+    "gr": GeneralizedRobust,
     "entmin": EntropyMinimization,
     "epr": ExpectedPositive,
     "role": Role,

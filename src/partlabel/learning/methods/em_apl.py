@@ -12,7 +12,7 @@ from partlabel.base.ranges import Epochs, Share, Weight
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.extensions import Artifacts, HasArtifacts
-from partlabel.learning.method import Figure, Predict, Task
+from partlabel.learning.method import PSEUDO_LABELS, Figure, Predict, Task
 from partlabel.learning.methods.em import Alpha, EntropyMaximization
 from partlabel.learning.pseudo_labels import quota
 from partlabel.learning.pseudo_labels.state import PseudoLabels
@@ -84,11 +84,11 @@ class EmApl(EntropyMaximization, HasArtifacts):
             (0.0, 1.0) if self.hard else None,
         )
         self.pseudo.end_round(number)
-        return figures | {"pseudo_labels": float(new_labels)}
+        return figures | {PSEUDO_LABELS: float(new_labels)}
 
     def figures(self) -> dict[str, Figure]:
         """Also the number of pseudo-labels given before an epoch."""
-        return super().figures() | {"pseudo_labels": Figure.COUNT}
+        return super().figures() | {PSEUDO_LABELS: Figure.COUNT}
 
     def is_settled(self, epoch: int) -> bool:
         """From the last round of pseudo-labels on."""

@@ -15,7 +15,7 @@ from partlabel.learning.checks import warn_of_positives_only
 from partlabel.learning.method import Method, Task
 from partlabel.models import Classifier
 from partlabel.models.heads import Relevance
-from partlabel.models.heads.relevance import Shown
+from partlabel.models.heads.relevance import Meaning
 
 
 class LatentNoise(Method):
@@ -38,7 +38,7 @@ class LatentNoise(Method):
 
     def __init__(
         self,
-        scores: Shown = "visual",
+        scores: Meaning = "visual",
         unknown: Literal["auto", "unmentioned", "ignored"] = "auto",
     ) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ from partlabel.learning.checks import (
     warn_of_positives_only,
 )
 from partlabel.learning.extensions import Artifacts, ChangesHead, HasArtifacts, HasMembers
-from partlabel.learning.method import Figure, Method, OnLogits, Predict, Stage, Task
+from partlabel.learning.method import PSEUDO_LABELS, Figure, Method, OnLogits, Predict, Stage, Task
 from partlabel.learning.pseudo_labels.curriculum import (
     Curriculum,
     SharedCurriculum,
@@ -134,7 +134,7 @@ class PartialBce(OnLogits, ChangesHead, HasMembers, HasArtifacts):
 
     def figures(self) -> dict[str, Figure]:
         """With a curriculum, the new pseudo-labels, and the share of cells with a label."""
-        return super().figures() | {"pseudo_labels": Figure.COUNT, "label_share": Figure.SHARE}
+        return super().figures() | {PSEUDO_LABELS: Figure.COUNT, "label_share": Figure.SHARE}
 
     def is_settled(self, epoch: int) -> bool:
         """From the last round of the curriculum on."""

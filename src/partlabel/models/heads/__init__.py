@@ -2,11 +2,13 @@
 
 from torch import nn
 
+from partlabel.models.heads.boosted import Boosted, boosted_pool
 from partlabel.models.heads.class_maps import MapHead, class_maps_of
 from partlabel.models.heads.decoder import LabelDecoder
 from partlabel.models.heads.ensemble import Branch, Ensemble, merge_linear
 from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import GraphRefiner, Refined
+from partlabel.models.heads.head import HasClassMaps, Head, needs_maps
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.recurrent import RecurrentDecoder
 from partlabel.models.heads.relevance import Relevance
@@ -16,9 +18,12 @@ from partlabel.models.heads.weldon import Weldon, weldon_pool
 
 __all__ = [
     "HEADS",
+    "Boosted",
     "Branch",
     "Ensemble",
     "GraphRefiner",
+    "HasClassMaps",
+    "Head",
     "LabelDecoder",
     "LabelVectors",
     "Linear",
@@ -29,9 +34,11 @@ __all__ = [
     "Saliency",
     "Weldon",
     "WithEvidence",
+    "boosted_pool",
     "class_maps_of",
     "heat_maps",
     "merge_linear",
+    "needs_maps",
     "saliency_pool",
     "weldon_pool",
 ]
@@ -40,6 +47,7 @@ HEADS: dict[str, type[nn.Module]] = {
     "linear": Linear,
     "weldon": Weldon,
     "saliency": Saliency,
+    "boosted": Boosted,
     "decoder": LabelDecoder,
 }
 """The heads that can be chosen for a method that has no head of its own."""

@@ -1,6 +1,6 @@
 """Heads that compute a score of each class at each position of the feature map, and pool these."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 
 from torch import Tensor, nn
@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from partlabel.base.ranges import Dropout
 from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import Refined
+from partlabel.models.heads.head import HasClassMaps
 
 
-class MapHead(nn.Module, ABC):
+class MapHead(HasClassMaps):
     """A layer that computes one map per class. Subclasses define how a map becomes a logit.
 
     Args:
@@ -18,8 +19,6 @@ class MapHead(nn.Module, ABC):
         classes: C, number of logits.
         dropout: probability that a number of the feature map is set to 0 in training.
     """
-
-    needs_maps = True
 
     def __init__(self, features: int, classes: int, dropout: Dropout = 0.0) -> None:
         super().__init__()
@@ -48,5 +47,4 @@ def class_maps_of(head: nn.Module) -> Callable[[Tensor], Tensor] | None:
     """
     while isinstance(head, Refined | WithEvidence):
         head = head.head
-    class_maps: Callable[[Tensor], Tensor] | None = getattr(head, "class_maps", None)
-    return class_maps
+    return head.class_maps if isinstance(head, HasClassMaps) else None

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, relu
 
 from partlabel.base.ranges import Count, Dropout, Size
+from partlabel.models.heads.head import HasClassMaps
 
 
 def sine_positions(rows: int, columns: int, width: int) -> Tensor:
@@ -71,7 +72,7 @@ class QueryAttention(nn.Module):
         return weights
 
 
-class LabelDecoder(nn.Module):
+class LabelDecoder(HasClassMaps):
     """Self-attention between positions, then one learned query per class attends to them [1, 2].
 
     Queries do not attend to each other, so the cost is linear in the number of classes. The result
@@ -93,8 +94,6 @@ class LabelDecoder(nn.Module):
         positions: add sine encodings of row and column to the feature map.
         projection: width of projected embeddings, 0 for no projection.
     """
-
-    needs_maps = True
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class LabelDecoder(nn.Module):
     def embed(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to one embedding per class [B, C, width]."""
         positions = self._encode(maps)
-        embeddings = self.queries.expand(len(maps), -1, -1)
+        embeddings = self.queries.expand(maps.shape[0], -1, -1)
         for layer in self.layers:
             embeddings = layer(embeddings, positions)
         return embeddings
@@ -155,7 +154,7 @@ class LabelDecoder(nn.Module):
         minus the weight of uniform attention, 1 / (H W). So the values of a map sum to 0.
         """
         positions = self._encode(maps)
-        queries = self.queries.expand(len(maps), -1, -1)
+        queries = self.queries.expand(maps.shape[0], -1, -1)
         for layer in self.layers[:-1]:
             queries = layer(queries, positions)
         last = self.layers[-1]

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from partlabel.models.heads.class_maps import class_maps_of
+from partlabel.models.heads.head import HasClassMaps, needs_maps
 from partlabel.models.heads.linear import Linear
 
 
-class Branch(nn.Module):
+class Branch(HasClassMaps):
     """The weighted sum of the logits of heads that share a reduction of the feature map.
 
     Args:
@@ -30,7 +31,7 @@ class Branch(nn.Module):
     @property
     def needs_maps(self) -> bool:
         """Whether a head must get whole maps."""
-        return any(getattr(head, "needs_maps", True) for head in self.heads)
+        return any(needs_maps(head) for head in self.heads)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to logits [B, C]."""
@@ -46,7 +47,7 @@ class Branch(nn.Module):
         return torch.stack(weighted).sum(dim=0)
 
 
-class Ensemble(nn.Module):
+class Ensemble(HasClassMaps):
     """The sum of the logits of several branches.
 
     Args:
@@ -60,7 +61,7 @@ class Ensemble(nn.Module):
     @property
     def needs_maps(self) -> bool:
         """Whether a branch must get whole maps. If not, a cache may store their means instead."""
-        return any(getattr(branch, "needs_maps", True) for branch in self.branches)
+        return any(needs_maps(branch) for branch in self.branches)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to logits [B, C]."""
@@ -82,7 +83,8 @@ def merge_linear(heads: Sequence[Linear], weights: Sequence[float]) -> Linear:
     True
     """
     layers = [head.classifier for head in heads]
-    merged = Linear(layers[0].in_features, layers[0].out_features)
+    power = heads[0].power  # of all heads
+    merged = Linear(layers[0].in_features, layers[0].out_features, power=power)
     with torch.no_grad():
         merged.classifier.weight.copy_(_weighted([layer.weight for layer in layers], weights))
         merged.classifier.bias.copy_(_weighted([layer.bias for layer in layers], weights))

@@ -3,12 +3,14 @@
 import torch
 from torch import Tensor, nn
 
+from partlabel.models.heads.head import Head, needs_maps
+
 # Standard deviations of the normal priors of the weights, in logits per standard deviation of a
 # score. All are centred at 0: without labels that speak for a teacher, it is ignored.
 _SHARED, _OWN, _OFFSET = 1.0, 0.25, 0.25
 
 
-class WithEvidence(nn.Module):
+class WithEvidence(Head):
     """A head, and a weight and an offset per teacher and class that are added to its logits.
 
     The logit of class c of an image is that of the head plus the sum over the teachers t that have
@@ -47,8 +49,8 @@ class WithEvidence(nn.Module):
 
     @property
     def needs_maps(self) -> bool:
-        """Whether the head needs maps; see :class:`Linear`."""
-        return bool(getattr(self.head, "needs_maps", True))
+        """Whether the head needs maps; see :class:`Head`."""
+        return needs_maps(self.head)
 
     def forward(self, maps: Tensor, without: int | None = None) -> Tensor:
         """Feature maps [B, D or D + 2 T C, H, W] to logits [B, C].

@@ -7,6 +7,8 @@
 import torch
 from torch import Tensor, nn
 
+from partlabel.models.heads.head import Head, needs_maps
+
 
 class GraphRefiner(nn.Module):
     """Message passing on the complete graph of classes; the result is added to the logits [1].
@@ -67,7 +69,7 @@ class GraphRefiner(nn.Module):
         return messages
 
 
-class Refined(nn.Module):
+class Refined(Head):
     """A head followed by a refiner.
 
     Args:
@@ -81,8 +83,8 @@ class Refined(nn.Module):
 
     @property
     def needs_maps(self) -> bool:
-        """Whether the head needs maps; see :class:`Linear`."""
-        return bool(getattr(self.head, "needs_maps", True))
+        """Whether the head needs maps; see :class:`Head`."""
+        return needs_maps(self.head)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to logits [B, C]."""

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from partlabel.base.ranges import Size
+from partlabel.models.heads.head import Head
 
 
-class RecurrentDecoder(nn.Module):
+class RecurrentDecoder(Head):
     """An LSTM over the labels predicted so far [1].
 
     The logit of the next label is the product of the label's vector with a projection of the image
@@ -56,10 +57,11 @@ class RecurrentDecoder(nn.Module):
         The logit of a class is that of its largest probability in any step.
         """
         means, state = maps.mean(dim=(2, 3)), None
-        word = torch.full((len(maps),), self.classes, device=maps.device)
-        ended = torch.zeros(len(maps), dtype=torch.bool, device=maps.device)
-        used = torch.zeros(len(maps), self.classes + 1, dtype=torch.bool, device=maps.device)
-        best = torch.full((len(maps), self.classes), -torch.inf, device=maps.device)
+        batch, device = maps.shape[0], maps.device
+        word = torch.full((batch,), self.classes, device=device)
+        ended = torch.zeros(batch, dtype=torch.bool, device=device)
+        used = torch.zeros(batch, self.classes + 1, dtype=torch.bool, device=device)
+        best = torch.full((batch, self.classes), -torch.inf, device=device)
         for _ in range(min(self.steps, self.classes)):
             state = self.cell(self.words(word), state)
             logits = self._next(means, state[0]).masked_fill(used, -torch.inf)

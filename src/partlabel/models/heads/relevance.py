@@ -9,10 +9,12 @@ from typing import Literal
 from torch import Tensor, logaddexp, nn
 from torch.nn.functional import logsigmoid
 
-Shown = Literal["visual", "relevance"]
+from partlabel.models.heads.head import Head
+
+Meaning = Literal["visual", "relevance"]
 
 
-class Relevance(nn.Module):
+class Relevance(Head):
     """Two linear layers on pooled features: presence v, and relevance r given presence [1].
 
     The probability that an annotator mentions a class is v r.
@@ -25,7 +27,7 @@ class Relevance(nn.Module):
 
     needs_maps = False
 
-    def __init__(self, features: int, classes: int, scores: Shown = "visual") -> None:
+    def __init__(self, features: int, classes: int, scores: Meaning = "visual") -> None:
         super().__init__()
         self.scores = scores
         self.visual = nn.Linear(features, classes)

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from partlabel.base.ranges import Count, Size
+from partlabel.models.heads.head import Head
 
 
-class LabelVectors(nn.Module):
+class LabelVectors(Head):
     """Map pooled features to a vector by one layer [1] or two [2]; multiply it with class vectors.
 
     Args:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from partlabel.judging.scoring import aligned
 from partlabel.labels import LabelTable
+from partlabel.learning.method import PSEUDO_LABELS
 from partlabel.learning.pseudo_labels import Tally
 from partlabel.training.run import Run
 from partlabel.training.selection import by_humans
@@ -26,7 +27,7 @@ def read_tally(run: Run, truth: LabelTable | None) -> Tally | None:
 def rounds_before(run: Run) -> int:
     """The number of rounds of pseudo-labels up to the epoch that is kept."""
     kept = run.record.best_epoch
-    return sum("pseudo_labels" in line for line in run.history() if line["epoch"] <= kept)
+    return sum(PSEUDO_LABELS in line for line in run.history() if line["epoch"] <= kept)
 
 
 def ratio(part: NDArray[Any], whole: NDArray[Any]) -> float:
@@ -61,4 +62,4 @@ def judge(run: Run, truth: LabelTable) -> dict[str, float]:
         return {}
     number, cells = float(tally.given.sum()), max(math.prod(training.shape), 1)
     share = training.known + number / cells
-    return {"pseudo_labels": number, "label_share": share, **rates(tally)}
+    return {PSEUDO_LABELS: number, "label_share": share, **rates(tally)}

@@ -21,6 +21,7 @@ from partlabel.models.prediction import InputSource, collect_scores, iterate_log
 from partlabel.training.devices import find_device
 from partlabel.training.embedded import inputs_of, with_evidence
 from partlabel.training.inputs import make_inputs, make_pictures
+from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
 from partlabel.training.selection import by_humans
 
@@ -84,16 +85,28 @@ def evaluate_run(
 
     Also ``top3_recall``, see :func:`metrics.top_recall`.
     """
+    return evaluate_scored(score_labelled(run, table, images), threshold)
+
+
+def score_labelled(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
+    """Score the images of a table, with the human labels of the run's classes.
+
+    A class that the table does not have is unknown; one of them it must have.
+    """
     table, classes = _human_labels(table), run.record.classes
     missing = [name for name in classes if name not in table.classes]
     if len(missing) == len(classes):
         raise InputError(f"the labels have none of the run's classes, such as {some(classes)}")
     if missing:
         table = table.with_more_classes(missing)
-    scored = score(run, table.with_classes(classes), images)
+    return score(run, table.with_classes(classes), images)
+
+
+def evaluate_scored(scored: Scored, threshold: Thresholds = 0.5) -> Evaluation:
+    """The figures of scores against the labels of their table, as :func:`evaluate_run` has them."""
     rows = scored.readable
     scores, truth = scored.scores[rows], scored.table.dense()[rows]
-    result = evaluate(scores, truth, threshold).named(classes)
+    result = evaluate(scores, truth, threshold).named(list(scored.table.classes))
     return result.plus(top3_recall=top_recall(scores, truth, 3))
 
 
@@ -112,12 +125,20 @@ def trained_on(run: Run, table: LabelTable, images: Path | None = None) -> int:
 
 
 def evaluate_reserved(run: Run, threshold: Thresholds = 0.5) -> Evaluation:
-    """The figures of a run on its reserved images, which nothing was chosen on."""
+    """The figures of a run on its reserved images or labels, which nothing was chosen on."""
     selection = run.selection
+    if selection.hidden is not None:
+        tested = selection.tested
+        rows = np.flatnonzero(np.diff(tested.cells.starts))
+        return evaluate_run(run, tested.subset(rows), threshold=threshold)
+    if not len(selection.reserved) and (folds := out_of_fold(run)) is not None:
+        truth = by_humans(selection.table).dense(folds.rows)
+        result = evaluate(folds.scores, truth, threshold).named(run.record.classes)
+        return result.plus(top3_recall=top_recall(folds.scores, truth, 3))
     if not len(selection.reserved):
         raise InputError(
-            f"{run.folder}: reserved no images; train with validation images that have "
-            "present and absent labels, and without --reserve 0"
+            f"{run.folder}: reserved no labels; train with known labels that are present and "
+            "absent, and with --reserve 0.2"
         )
     return evaluate_run(run, selection.table.subset(selection.reserved), threshold=threshold)
 
@@ -223,9 +244,19 @@ def _blank_table(run: Run, ids: Sequence[str]) -> LabelTable:
 
 
 def _labelled(run: Run, scored: Scored, threshold: float | None) -> LabelTable:
-    thresholds = own_thresholds(run) if threshold is None else threshold
-    values = np.where(scored.scores >= thresholds, 1, -1).astype(np.int8)
-    return filled_table(scored, values)
+    """Values by the run's own thresholds, or by one for all; scores are calibrated if they can be.
+
+    The run's own thresholds are scores of the network. One that is given is compared with the
+    scores that are shown.
+    """
+    record, shown = run.record.calibration, scored
+    if record is not None:
+        shown = Scored(scored.table, record.open().probabilities(scored.scores), scored.broken)
+    if threshold is None:
+        present = scored.scores >= own_thresholds(run)
+    else:
+        present = shown.scores >= threshold
+    return filled_table(shown, np.where(present, 1, -1).astype(np.int8))
 
 
 def own_thresholds(run: Run) -> Scores:

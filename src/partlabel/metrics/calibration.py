@@ -32,6 +32,10 @@ class Calibration:
         """Calibrated logits [n, C] of scores [n, C]. The order within a class does not change."""
         return logits(scores) * self.slopes + self.intercepts
 
+    def probabilities(self, scores: NDArray[Any]) -> Floats:
+        """Calibrated scores [n, C] of scores [n, C]."""
+        return np.asarray(expit(self.logits(scores)))
+
 
 def logits(scores: NDArray[Any]) -> Floats:
     """The inverse of the sigmoid. Scores that were rounded to 0 or 1 give finite logits.

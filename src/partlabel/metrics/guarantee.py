@@ -1,11 +1,11 @@
 """Guarantees for the labels that a model fills in, tested on labels reserved for this purpose.
 
-A threshold on the scores of a class is accepted if the labels beyond it are shown to be correct
-with at least the required precision. Thresholds are tested one after another, from the most
-confident one downwards, and the first failure ends the sequence (fixed-sequence testing [1]).
-Therefore the chance of a wrong guarantee is at most 5%, however many thresholds are tested. Which
-thresholds are tested, and in which order, never depends on the labels that they are tested on. A
-label is only filled in if it is more likely right than wrong.
+A threshold on the confidence of labels is accepted if the labels beyond it are shown to be correct
+with at least the required precision. Thresholds are tested one after another, from a confident one
+downwards, and the first failure ends the sequence (fixed-sequence testing [1]). Therefore the
+chance of a wrong guarantee is at most 5%, however many thresholds are tested. Which thresholds are
+tested, in which order, and on which classes together, never depends on the labels that they are
+tested on. A label is only filled in if it is more likely right than wrong.
 
 [1] Maurer, Hothorn and Lehmacher, Multiple comparisons in drug clinical trials and preclinical
     assays: a-priori ordered hypotheses, 1995. Angelopoulos et al., Learn then test, 2021.
@@ -14,25 +14,23 @@ label is only filled in if it is more likely right than wrong.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc
-from scipy.stats import beta
 
 from partlabel.labels import ABSENT, PRESENT
+from partlabel.metrics.bounds import fewest
+from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
+from partlabel.metrics.sequence import Limit, passing_limits, predicted_power
 
-CONFIDENCE = 0.95
-_STEP = 1.1  # ratio of the ranks of two thresholds that are tested one after the other
-_PLENTY = 6  # a class with this many times the fewest labels is never pooled
-_STRONG = 0.001  # a class is tested on its own if its p-value on the first part is at most this
-
-Basis = Literal["class", "pooled"]  # whose labels a guarantee is tested on
+_ALONE = 0.99  # expected chance to pass from which on a class is tested on its own
+_PLENTY = {PRESENT: 20, ABSENT: 8}  # times the fewest labels, to be tested alone without choosing
+_ALIKE = 0.5  # a class is pooled if its ratio of reserved to unknown labels is not far below others
 
 
 class Held(NamedTuple):
-    """Labels that were not trained on, with scores.
+    """Labels that were not trained on, with scores. They choose what is tested.
 
     Args:
         scores: [n, C] calibrated logits: 0 means a probability of one half.
@@ -43,62 +41,6 @@ class Held(NamedTuple):
     labels: NDArray[Any]
 
 
-class LabelledCells(NamedTuple):
-    """Cells with a known label, which show whether a model is right.
-
-    Args:
-        confidence: [m] logit of the predicted value: 0 means a probability of one half.
-        correct: [m] whether the prediction agrees with the label.
-        image: [m] index of the image that a cell belongs to.
-    """
-
-    confidence: NDArray[Any]
-    correct: NDArray[np.bool_]
-    image: NDArray[np.int64]
-
-    def at_threshold(self, threshold: float) -> "Limit":
-        """Count the cells whose confidence is at least the threshold."""
-        inside = self.confidence >= threshold
-        tested, right = int(inside.sum()), int(self.correct[inside].sum())
-        per_image = np.bincount(self.image[inside])
-        design_effect = float((per_image**2).sum()) / tested if tested else 1.0
-        return Limit(threshold, tested, right, design_effect)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A threshold, and the labels that it was tested on.
-
-    Args:
-        threshold: least confidence of a label that is filled in; infinite if none is.
-        tested: number of labelled cells at or above the threshold.
-        right: number of these cells for which the model was right.
-        design_effect: number of cells that count as one. Errors within an image may be correlated.
-            The worst case is assumed, in which all cells of an image are right or wrong together.
-            So a pool of classes counts images, not labels.
-    """
-
-    threshold: float = math.inf
-    tested: int = 0
-    right: int = 0
-    design_effect: float = 1.0
-
-    @property
-    def counted_as(self) -> float:
-        """The number of independent cells that the tested cells count as."""
-        return self.tested / self.design_effect
-
-    @property
-    def precision(self) -> float:
-        """Lower bound of the true precision, with a confidence of 95%."""
-        return at_least(self.right / self.design_effect, self.counted_as)
-
-    def p_value(self, precision: float) -> float:
-        """The p-value of the hypothesis that the true precision is at most ``precision``."""
-        right, tested = self.right / self.design_effect, self.counted_as
-        return float(betainc(right, tested - right + 1, precision)) if right else 1.0
-
-
 @dataclass(frozen=True)
 class Guarantee:
     """The guarantee for present or for absent labels of one class.
@@ -107,10 +49,15 @@ class Guarantee:
         limit: the threshold, and what it was tested on.
         basis: whose labels it was tested on: ``class`` for those of the class alone, ``pooled`` for
             those of several classes together, None if there is no guarantee.
+        pool: the classes that were tested together.
     """
 
     limit: Limit
     basis: Basis | None
+    pool: tuple[int, ...] = ()
+
+
+_NONE = Guarantee(Limit(), None)
 
 
 @dataclass(frozen=True)
@@ -119,6 +66,7 @@ class Guarantees:
 
     present: list[Guarantee]
     absent: list[Guarantee]
+    unit: Unit = "cell"
 
     def of(self, value: int) -> list[Guarantee]:
         """The guarantees [C] for ``PRESENT`` or for ``ABSENT``."""
@@ -133,137 +81,119 @@ class Guarantees:
         filled = np.where(scores >= high, PRESENT, np.where(-scores >= low, ABSENT, 0))
         return filled.astype(np.int8)
 
-
-def at_least(right: float, tested: float) -> float:
-    """Lower confidence bound of a share: exact (Clopper-Pearson), one-sided, 95%.
-
-    >>> round(at_least(59, 59), 3), round(at_least(92, 93), 3), at_least(0, 0)
-    (0.95, 0.95, 0.0)
-    """
-    return float(beta.ppf(1 - CONFIDENCE, right, tested - right + 1)) if right else 0.0
+    @property
+    def any(self) -> bool:
+        """Whether anything is guaranteed."""
+        return any(one.basis for one in [*self.present, *self.absent])
 
 
-def fewest(precision: float) -> int:
-    """The number of labels that are needed to show a precision if all of them are right.
-
-    >>> fewest(0.95), fewest(0.5)
-    (59, 5)
-    """
-    return math.ceil(math.log(1 - CONFIDENCE) / math.log(precision) - 1e-9)
-
-
-def passing_limits(
-    first: LabelledCells, second: LabelledCells, precision: float, floor: float = 0.0
-) -> list[Limit]:
-    """The thresholds that pass, in descending order. All hold together with a confidence of 95%.
-
-    Args:
-        first: decides where the sequence starts: at the threshold with the lowest p-value.
-        second: the cells to test on. Their confidences, but not their labels, also decide which
-            thresholds are tested.
-        precision: the precision to show.
-        floor: only thresholds above this are tested. The default of 0 excludes labels that are more
-            likely wrong than right.
-    """
-    candidates = _candidates(second, precision, floor).tolist()
-    p_values = [first.at_threshold(threshold).p_value(precision) for threshold in candidates]
-    passed = []
-    for threshold in candidates[int(np.argmin(p_values)) :] if candidates else []:
-        limit = second.at_threshold(threshold)
-        if limit.p_value(precision) > 1 - CONFIDENCE:
-            break
-        passed.append(limit)
-    return passed
+def nothing_guaranteed(classes: int, unit: Unit = "cell") -> Guarantees:
+    """No guarantee for any class."""
+    return Guarantees([_NONE] * classes, [_NONE] * classes, unit)
 
 
 def find_guarantees(
-    first: Held, second: Held, precision: float, basis: Basis | None = None
+    first: Held | None, population: Population, precision: float, basis: Basis | None = None
 ) -> Guarantees:
     """Find what can be guaranteed for each class, on its own labels or on those of a pool.
 
     A class without an absent label in the first part gets no guarantee. Its known labels are then
-    no random sample, and any threshold would pass.
+    probably no random sample, and any threshold would pass.
 
     Args:
-        first, second: held-out labels. Thresholds are tested on the second part only; the first
-            part decides where to start and which classes to pool.
+        first: decides where sequences start and which classes are pooled. None if there are no
+            labels to decide by: then sequences start where a few errors are allowed, and classes
+            with plenty of labels are tested on their own.
+        population: the labels to fill in, and those that test. The values of the latter are used
+            for nothing but the tests.
         precision: share of the filled-in labels that must be right.
         basis: ``class`` tests each class on its own, ``pooled`` tests all classes together. By
-            default classes are pooled if they have too few labels, or if the first part shows no
-            strong evidence for them; all other classes are tested on their own.
+            default a class is tested on its own if it is expected to pass, and otherwise pooled.
     """
-    usable = np.flatnonzero((first.labels == ABSENT).any(axis=0)).tolist()
+    labels = population.labels if first is None else first.labels
+    has_absent = (labels == ABSENT).any(axis=0)
+    usable = np.flatnonzero(has_absent & population.ratios().astype(bool)).tolist()
     present, absent = (
-        _guarantees_for(first, second, usable, value, precision, basis)
+        _guarantees_for(first, population, usable, value, precision, basis)
         for value in (PRESENT, ABSENT)
     )
-    return Guarantees(present, absent)
+    return Guarantees(present, absent, population.unit)
 
 
 def _guarantees_for(
-    first: Held,
-    second: Held,
+    first: Held | None,
+    population: Population,
     usable: list[int],
     value: int,
     precision: float,
     basis: Basis | None,
 ) -> list[Guarantee]:
     """The guarantees [C] for present or for absent labels; ``usable`` are the classes to test."""
-    if basis is None:
-        alone = [j for j in usable if _can_be_alone(first, second, j, value, precision)]
-    else:
-        alone = usable if basis == "class" else []
-    rest = sorted(set(usable) - set(alone))
-    groups: list[tuple[Basis, list[int]]] = [*(("class", [j]) for j in alone), ("pooled", rest)]
-    guarantees = [Guarantee(Limit(), None)] * second.labels.shape[1]
-    for tested_on, classes in groups:
-        first_cells, second_cells = (
-            _labelled_cells(held, classes, value) for held in (first, second)
-        )
-        floor = max(0.0, math.log(precision / (1 - precision))) if tested_on == "pooled" else 0.0
-        passed = passing_limits(first_cells, second_cells, precision, floor)
-        for j in classes if passed else []:
-            guarantees[j] = Guarantee(passed[-1], tested_on)
+    guarantees = [_NONE] * population.labels.shape[1]
+    for tested_on, classes in _groups(first, population, usable, value, precision, basis):
+        sample = draw_sample(population, classes, value)
+        # most labels are absent, so a pool of them would pass with labels that are hardly likely
+        floored = tested_on == "pooled" and value == ABSENT
+        chooser = None if first is None else _confidence(first, classes, value)
+        limits = passing_limits(chooser, sample, precision, _floor(precision) if floored else 0.0)
+        for j in classes if limits else []:
+            guarantees[j] = Guarantee(limits[-1], tested_on, tuple(classes))
     return guarantees
 
 
-def _candidates(cells: LabelledCells, precision: float, floor: float = 0.0) -> NDArray[Any]:
-    """Thresholds to test in descending order, at ranks that grow geometrically.
+def _groups(
+    first: Held | None,
+    population: Population,
+    usable: list[int],
+    value: int,
+    precision: float,
+    basis: Basis | None,
+) -> list[tuple[Basis, list[int]]]:
+    """Which classes are tested on their own and which together, decided on the first part."""
+    if basis == "class":
+        return [("class", [j]) for j in usable]
+    alone: list[int] = []
+    if basis is None:
+        alone = [j for j in usable if _is_alone(first, population, j, value, precision)]
+    rest = sorted(set(usable) - set(alone))
+    ratios = population.ratios()[rest]
+    least = _ALIKE * float(np.median(ratios)) if rest else 0.0
+    pools = [[j for j, far in zip(rest, ratios < least, strict=True) if far == k] for k in (0, 1)]
+    groups: list[tuple[Basis, list[int]]] = [*(("class", [j]) for j in alone)]
+    return groups + [("pooled", pool) for pool in pools if pool]
 
-    The first rank is the smallest number of cells that can pass, the last one is that of all cells
-    above the floor.
+
+def _floor(precision: float) -> float:
+    """The least confidence of an absent label of a pool: at most twice the errors allowed."""
+    least = 1 - 2 * (1 - precision)
+    return max(math.log(least / (1 - least)), 0.0) if least > 0 else 0.0
+
+
+def _is_alone(
+    first: Held | None, population: Population, j: int, value: int, precision: float
+) -> bool:
+    """Whether a class is expected to pass on its own labels.
+
+    With labels to decide by, this is so if they say that some threshold passes nearly surely.
+    Without, if the class has plenty of labels of the value.
     """
-    ordered = -np.sort(-cells.confidence[cells.confidence > floor])
-    ranks, rank = [], fewest(precision)
-    while rank < len(ordered):
-        ranks.append(rank)
-        rank = max(rank + 1, math.ceil(rank * _STEP))
-    if len(ordered) >= fewest(precision):
-        ranks.append(len(ordered))
-    return np.unique(ordered[np.array(ranks, dtype=np.int64) - 1])[::-1]
+    if first is None:
+        return int((population.labels[:, j] == value).sum()) >= _PLENTY[value] * fewest(precision)
+    sample = draw_sample(population, [j], value)
+    powers = predicted_power(_confidence(first, [j], value), sample, precision)
+    return bool(len(powers) and powers.max() >= _ALONE)
 
 
-def _can_be_alone(first: Held, second: Held, j: int, value: int, precision: float) -> bool:
-    """Whether class j has enough evidence to be tested on its own labels.
-
-    This is so if some threshold has a very low p-value on the first part, or if there are plenty of
-    labels. A class that hardly passes on the first part would often fail on the second, and get no
-    guarantee at all. Of the second part only the number of known labels is used, not their values.
-    """
-    cells = _labelled_cells(first, [j], value)
-    known = [int((held.labels[:, j] != 0).sum()) for held in (first, second)]
-    if known[0] == 0:
-        return False
-    expected = (first.labels[:, j] == value).sum() * known[1] / known[0]
-    p_values = (
-        cells.at_threshold(threshold).p_value(precision)
-        for threshold in _candidates(cells, precision)
-    )
-    return bool(expected >= _PLENTY * fewest(precision) or min(p_values, default=1) <= _STRONG)
-
-
-def _labelled_cells(held: Held, classes: Sequence[int], value: int) -> LabelledCells:
+def _confidence(held: Held, classes: Sequence[int], value: int) -> Sample:
     """The known cells of some classes, as predictions of ``PRESENT`` or of ``ABSENT``."""
     scores, labels = held.scores[:, classes], held.labels[:, classes]
     known = labels != 0
-    return LabelledCells(value * scores[known], labels[known] == value, np.nonzero(known)[0])
+    confidence = value * scores[known]
+    order = np.argsort(-confidence, kind="stable")
+    return Sample(
+        confidence[order],
+        np.ones(len(order), dtype=np.bool_),
+        (labels[known] != value)[order],
+        np.nonzero(known)[0][order],
+        1.0,
+    )

@@ -1,37 +1,46 @@
 """Unknown labels filled in, with a guarantee of how many of them are correct."""
 
-import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from partlabel.base.errors import InputError
-from partlabel.judging.completion.assessment import Assessment, assess
+from partlabel.judging.completion.assessment import Assessment, Scope, assess
+from partlabel.judging.completion.doubts import Doubtful, Suspect, find_doubtful, find_suspects
+from partlabel.judging.completion.held_labels import Kind, Mask, Scores
+from partlabel.judging.completion.more_images import find_more
 from partlabel.judging.completion.notes import (
+    about_suspects,
     better_alternatives,
     classes_without_labels,
     other_splits,
     shifted_classes,
+    tagged_images,
     why_nothing,
 )
-from partlabel.judging.completion.result import Completion, Suspect, files_of
-from partlabel.judging.scoring import Scored, Scores, filled_table, score
+from partlabel.judging.completion.result import Completion, files_of
+from partlabel.judging.scoring import Scored, filled_table, score
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
-from partlabel.metrics.guarantee import Basis
+from partlabel.metrics.sampling import Basis
+from partlabel.training.out_of_fold import out_of_fold
+from partlabel.training.reserving import evidence
 from partlabel.training.run import Run
-from partlabel.training.selection import Selection, not_chosen
 
 __all__ = [
     "Assessment",
     "Completion",
+    "Doubtful",
+    "Scope",
     "Suspect",
     "assess",
     "check_precision",
     "complete_run",
     "files_of",
     "find_suspects",
+    "honest_logits",
 ]
 
 _LITTLE = 0.5  # share of the unknown labels: if less is filled in, alternatives are named
@@ -41,6 +50,10 @@ def complete_run(
     run: Run,
     min_precision: float = 0.95,
     guarantee: Basis | None = None,
+    kind: Kind | None = None,
+    more: Path | None = None,
+    *,
+    despite_shift: bool = False,
 ) -> Completion:
     """Fill in the unknown labels of a run's own table. Known labels are never changed.
 
@@ -49,50 +62,64 @@ def complete_run(
         min_precision: share of the labels filled in that must be correct, for the present and for
             the absent labels of each class (or of pooled classes), with a confidence of 95%.
         guarantee: the labels to test on, see ``basis`` of :func:`guarantee.find_guarantees`.
+        kind: how to test, see :func:`held_labels.gather`.
+        more: a folder whose images are completed too, if the labels do not mention them.
+        despite_shift: complete them even if they are unlike the images that tested.
     """
     check_precision(min_precision)
-    selection = run.selection
-    table, known = selection.table, selection.table.dense()
-    scored = score(run, table)
-    held_out = [rows[scored.readable[rows]] for rows in (selection.val, selection.reserved)]
-    val, reserved = ((not_chosen(table.subset(rows)), scored.scores[rows]) for rows in held_out)
-
-    def assess_at(precision: float, basis: Basis | None) -> Assessment:
-        return assess(selection.training, val, reserved, precision, basis, run.settings.seed)
-
-    assessment = assess_at(min_precision, guarantee)
-    readable = scored.readable[:, None]
-    logits = assessment.calibration.logits(np.where(readable, scored.scores, 0.5))
-    values = np.where(readable, assessment.guarantees.decide(logits), 0)
-    unknown = (known == 0) & readable
-    reason = why_nothing(selection, run.settings.reserve, min_precision)
+    selection, scored = run.selection, score(run, run.selection.known)
+    others = None if more is None else find_more(run, more, _testing_rows(run))
+    adds = others is not None and (others.is_alike or despite_shift)
+    if others is not None and adds:
+        scored = _joined(scored, others.scored)
+    known = scored.table
+    assessment = assess(run, scored, min_precision, guarantee, kind)
+    logits, values = assessment.logits, assessment.decide()
+    unknown = assessment.evidence.unknown
+    reason = why_nothing(run, min_precision)
+    honest, trained = honest_logits(run, assessment)
+    suspects = [] if reason else find_suspects(known, honest, trained, min_precision)
     if reason:
         notes = [reason]
     else:
         share = float(np.mean(values[unknown] != 0)) if unknown.any() else 1.0
-        alternatives: dict[str, float] = {}
-        if share < _LITTLE:
-            for option, precision, basis in _weaker_guarantees(min_precision, guarantee):
-                decided = assess_at(precision, basis).guarantees.decide(logits)
-                alternatives[option] = float(np.mean(decided[unknown] != 0))
-                if precision < min_precision and alternatives[option] > share:
-                    break
-        outside = np.setdiff1d(np.arange(len(table)), selection.used)
+        alternatives = _alternatives(run, scored, assessment, share, guarantee)
+        outside = np.setdiff1d(np.arange(len(selection.known)), selection.used)
         train = selection.train
         notes = [
             classes_without_labels(assessment, selection),
             better_alternatives(share, alternatives),
-            shifted_classes(assessment, logits[train], unknown[train], table.classes),
+            shifted_classes(assessment, logits[train], unknown[train], known.classes),
+            tagged_images(assessment),
             other_splits(values[outside][unknown[outside]]),
+            about_suspects(suspects, selection.known),
+            "" if others is None else others.describe(filled=adds),
         ]
     return Completion(
-        _full_table(selection.labels, scored, values, logits),
-        {value: ((known == 0) & (values == value)).sum(axis=0) for value in (PRESENT, ABSENT)},
-        int((known == 0).sum()),
-        [] if reason else find_suspects(selection, values, logits, min_precision),
+        _full_table(selection.labels, Scored(known, scored.scores, scored.broken), values, logits),
+        {value: (values == value).sum(axis=0) for value in (PRESENT, ABSENT)},
+        int((known.dense() == 0).sum()),
+        suspects,
         assessment,
         [note for note in notes if note],
+        find_doubtful(known, unknown & (values == 0), logits),
     )
+
+
+def _testing_rows(run: Run) -> NDArray[np.int64]:
+    """Images of a run whose labels test, or could."""
+    selection = run.selection
+    if len(selection.reserved):
+        return selection.reserved
+    labels = selection.tested if selection.hidden is not None else evidence(selection.known)
+    return np.flatnonzero(np.diff(labels.cells.starts))
+
+
+def _joined(scored: Scored, more: Scored) -> Scored:
+    """The images of a run, and new ones after them."""
+    table = scored.table.merge(more.table)
+    scores = np.concatenate([scored.scores, more.scores])
+    return Scored(table, scores, [*scored.broken, *more.broken])
 
 
 def check_precision(precision: float) -> None:
@@ -103,6 +130,22 @@ def check_precision(precision: float) -> None:
             f"min_precision is {precision:g}; it must lie between 0 and 1"
             + (hint or ": no number of labels can show that all are correct")
         )
+
+
+def honest_logits(run: Run, assessment: Assessment) -> tuple[Scores, Mask]:
+    """Calibrated logits [n, C] to doubt known labels by, and where the model was trained on them.
+
+    Training images have the scores of models that were not trained on them, where the run has such.
+    """
+    selection, logits = run.selection, assessment.logits.copy()
+    trained = np.zeros(logits.shape, dtype=np.bool_)
+    trained[selection.train] = selection.training.dense() != 0
+    folds = out_of_fold(run)
+    if folds is not None:
+        if assessment.evidence.kind == "exact":  # otherwise they are such scores already
+            logits[folds.rows] = assessment.calibration.logits(folds.scores)
+        trained[folds.rows] = False
+    return logits, trained
 
 
 def _full_table(
@@ -120,6 +163,22 @@ def _full_table(
     return completed.merge(labels.with_classes(left_out)) if left_out else completed
 
 
+def _alternatives(
+    run: Run, scored: Scored, assessment: Assessment, share: float, basis: Basis | None
+) -> dict[str, float]:
+    """The share of unknown labels that other options fill in; none if enough is filled in."""
+    shares: dict[str, float] = {}
+    if share >= _LITTLE:
+        return shares
+    unknown = assessment.evidence.unknown
+    for option, precision, other in _weaker_guarantees(assessment.precision, basis):
+        decided = assess(run, scored, precision, other, assessment.evidence.kind).decide()
+        shares[option] = float(np.mean(decided[unknown] != 0))
+        if precision < assessment.precision and shares[option] > share:
+            break
+    return shares
+
+
 def _weaker_guarantees(
     precision: float, basis: Basis | None
 ) -> Iterator[tuple[str, float, Basis | None]]:
@@ -131,22 +190,3 @@ def _weaker_guarantees(
     for lower in (0.9, 0.8, 0.7):
         if lower < precision:
             yield f"--min-precision {lower:g}", lower, basis
-
-
-def find_suspects(
-    selection: Selection, values: NDArray[np.int8], logits: Scores, precision: float
-) -> list[Suspect]:
-    """Known labels that would have been filled in with the other value, or are as unlikely."""
-    table, known = selection.table, selection.table.dense()
-    limit = max(math.log(precision / (1 - precision)), 0.0)
-    rows, columns = np.nonzero((known * values < 0) | ((known != 0) & (known * logits < -limit)))
-    order = np.argsort(-np.abs(logits[rows, columns]), kind="stable")
-    trained = np.isin(rows, selection.train)
-    suspects = []
-    for cell in order.tolist():
-        i, j = int(rows[cell]), int(columns[cell])
-        score = float(expit(logits[i, j]))
-        suspects.append(
-            Suspect(table.ids[i], table.classes[j], int(known[i, j]), score, bool(trained[cell]))
-        )
-    return suspects

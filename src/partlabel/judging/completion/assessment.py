@@ -1,6 +1,5 @@
-"""The test of a run's scores on held-out labels: calibration and guarantees."""
+"""The test of a run's scores on reserved labels: calibration and guarantees."""
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,14 +8,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from partlabel.base.randomness import key, keys, uniform
-from partlabel.labels import ABSENT, PRESENT, LabelTable
-from partlabel.metrics.calibration import Bins, Calibration, calibrate, reliability
-from partlabel.metrics.guarantee import Basis, Guarantees, Held, find_guarantees
-from partlabel.training.selection import by_humans
-
-Scores = NDArray[np.float64]
-
-_MORE = 0.1  # share of additional labels above which images count as labelled differently
+from partlabel.judging.completion.held_labels import Evidence, Kind, Scores, gather, populations
+from partlabel.judging.scoring import Scored
+from partlabel.labels import ABSENT, PRESENT
+from partlabel.metrics.calibration import Bins, Calibration, reliability
+from partlabel.metrics.guarantee import Guarantees, Held, find_guarantees
+from partlabel.metrics.sampling import Basis, Population
+from partlabel.training.run import Run
 
 
 class Share(NamedTuple):
@@ -26,67 +24,119 @@ class Share(NamedTuple):
     noise: Scores
 
 
+class Scope(NamedTuple):
+    """Labels to fill in that are tested in the same way, and what is guaranteed of them."""
+
+    population: Population
+    guarantees: Guarantees
+
+    def decide(self) -> NDArray[np.int8]:
+        """[n, C] the values that are filled in; 0 for all other cells."""
+        values = self.guarantees.decide(self.population.scores)
+        return np.where(self.population.unknown, values, 0).astype(np.int8)
+
+
 @dataclass(frozen=True)
 class Assessment:
-    """The scores of a run, tested on held-out labels.
+    """The scores of a run, tested on reserved labels.
 
     Args:
         precision: the precision that is guaranteed.
-        calibration: turns scores into probabilities.
-        guarantees: the threshold for present and for absent labels of each class.
+        evidence: the labels that it rests on, and calibrated scores.
+        scopes: the labels to fill in, by how they are tested.
         before, after: reliability on reserved labels, of raw and of calibrated scores.
         filled: share of the reserved labels that would have been filled in as present, as absent.
         expected: share of the reserved labels that calibrated scores expect to be present.
     """
 
     precision: float
-    calibration: Calibration
-    guarantees: Guarantees
+    evidence: Evidence
+    scopes: list[Scope]
     before: Bins
     after: Bins
     filled: dict[int, float]
     expected: Share
 
+    @property
+    def logits(self) -> Scores:
+        """[n, C] calibrated, of all images of the run; 0 for those that cannot be read."""
+        return self.evidence.logits
+
+    @property
+    def calibration(self) -> Calibration:
+        """Turns scores into probabilities."""
+        return self.evidence.calibration
+
+    def decide(self) -> NDArray[np.int8]:
+        """[n, C] the values of the unknown cells that are filled in; 0 for all other cells."""
+        values = np.zeros(self.logits.shape, dtype=np.int8)
+        for scope in self.scopes:
+            values += scope.decide()
+            if scope.guarantees.unit == "image":
+                # fewer of the unknown labels are present where some presences are known already, so
+                # what was tested on other images holds for absent labels only
+                tagged = self.evidence.unknown & self.evidence.tagged[:, None]
+                absent = scope.guarantees.decide(self.logits) == ABSENT
+                values[tagged & absent] = ABSENT
+        return values
+
 
 def assess(
-    training: LabelTable,
-    val: tuple[LabelTable, Scores],
-    reserved: tuple[LabelTable, Scores],
+    run: Run,
+    scored: Scored,
     precision: float,
-    basis: Basis | None,
-    seed: int,
+    basis: Basis | None = None,
+    kind: Kind | None = None,
 ) -> Assessment:
-    """Calibrate scores on validation images, and test thresholds on the reserved ones.
+    """Calibrate the scores of a run, and test thresholds on labels that no training saw.
 
     Args:
-        training: the labels of the training images.
-        val, reserved: held-out images with scores [n, C].
+        run: a finished run.
+        scored: the scores of all images of the run.
         precision, basis: see :func:`guarantee.find_guarantees`.
-        seed: decides which labels of fully labelled images count as known.
+        kind: see :func:`held_labels.gather`.
     """
-    tables = [by_humans(table) for table, _ in (val, reserved)]
-    both = as_unknown(tables[0].merge(tables[1]), training, seed)
-    labels = both[: len(val[1])], both[len(val[1]) :]
-    calibration = calibrate(val[1], labels[0])
-    first, second = (
-        Held(calibration.logits(scores), known)
-        for (_, scores), known in zip((val, reserved), labels, strict=True)
-    )
-    guarantees = find_guarantees(first, second, precision, basis)
-    known = second.labels != 0
-    present, decided = second.labels[known] == PRESENT, guarantees.decide(second.scores)[known]
+    found = gather(run, scored, kind)
+    first = None
+    if found.kind == "exact":
+        first = Held(found.calibration.logits(found.choosing.scores), found.choosing.labels)
+    scopes = [
+        Scope(population, find_guarantees(first, population, precision, basis))
+        for population in populations(run.selection, found, run.settings.seed, scored.table)
+    ]
+    known = found.tested != 0
+    present = found.tested[known] == PRESENT
+    decided = scopes[0].guarantees.decide(found.logits)[known] if scopes else np.zeros(known.sum())
     return Assessment(
         precision,
-        calibration,
-        guarantees,
-        reliability(reserved[1][known], present),
-        reliability(expit(second.scores[known]), present),
+        found,
+        scopes,
+        reliability(scored.scores[known], present),
+        reliability(expit(found.logits[known]), present),
         {
             value: float(np.mean(decided == value)) if len(decided) else 0.0
             for value in (PRESENT, ABSENT)
         },
-        expected_share(second.scores, known),
+        expected_share(found.logits, known),
     )
+
+
+def assess_new_images(run: Run, scored: Scored, precision: float) -> tuple[Guarantees, Calibration]:
+    """What can be guaranteed of the final model's answers for images that it was not given.
+
+    Args:
+        run: a finished run with reserved labels.
+        scored: the scores of all images of the run.
+        precision: share of the answers that must be right.
+    """
+    found = gather(run, scored, "exact")
+    tests = found.tested != 0
+    names = keys(scored.table.ids)[:, None], keys(scored.table.classes)
+    draws = uniform(key(run.settings.seed, "equal ratios"), *names)
+    groups = np.zeros(len(tests), dtype=np.int64)
+    population = Population(found.logits, found.tested, ~tests, draws, groups, "image")
+    first = Held(found.calibration.logits(found.choosing.scores), found.choosing.labels)
+    return find_guarantees(first, population, precision), found.calibration
 
 
 def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> Share:
@@ -96,52 +146,3 @@ def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> Share:
     mean = np.where(cells.any(axis=0), probabilities.sum(axis=0) / number, np.nan)
     spread = np.where(cells, (probabilities - mean) ** 2, 0.0).sum(axis=0) / number
     return Share(mean, np.sqrt(spread / number))
-
-
-def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.int8]:
-    """[n, C] the labels that would be unknown if these images were labelled like training images.
-
-    If held-out images have more labels than training images, their labels are no sample of the
-    unknown labels there. With one positive per training image, for example, most present labels are
-    known already. So each held-out image leaves out as many random labels of each kind as a
-    training image has: the image with the most labels as many as the training image with the most,
-    and so on. Images that are labelled like training images are a sample as they are.
-
-    Args:
-        held: human labels of held-out images.
-        training: the labels of the training images.
-        seed: decides which labels are left out.
-    """
-    labels = held.dense()
-    if not has_more_labels(held, training):
-        return labels
-    images = keys(held.ids)
-    draw = uniform(key(seed, "aside"), images[:, None], keys(held.classes))
-    ties = uniform(key(seed, "like"), images)
-    for value in (PRESENT, ABSENT):
-        own = (labels == value).sum(axis=1)
-        quantile = np.empty(len(own))
-        quantile[np.lexsort((ties, own))] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
-        others = np.sort(_per_image(training, value))
-        numbers = others[(quantile * len(others)).astype(np.int64)]
-        rank = np.argsort(np.argsort(np.where(labels == value, draw, 2.0), axis=1), axis=1)
-        labels[(labels == value) & (rank < numbers[:, None])] = 0
-    return labels
-
-
-def has_more_labels(held: LabelTable, training: LabelTable) -> bool:
-    """Whether images have more labels of a kind than training images, by more than chance."""
-    for value in (PRESENT, ABSENT):
-        ours, theirs = _per_image(held, value), _per_image(training, value)
-        if not len(ours) or not len(theirs):
-            continue
-        noise = math.sqrt(ours.var() / len(ours) + theirs.var() / len(theirs))
-        more = ours.mean() - theirs.mean()
-        if more > max(3 * noise, _MORE * theirs.mean(), 1e-9):
-            return True
-    return False
-
-
-def _per_image(table: LabelTable, value: int) -> NDArray[np.int64]:
-    """[n] the number of labels of this kind per image."""
-    return np.bincount(table.cells.rows, table.cells.values == value, len(table)).astype(np.int64)

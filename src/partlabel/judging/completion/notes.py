@@ -4,69 +4,89 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import count, some
-from partlabel.judging.completion.assessment import Assessment, Scores, expected_share
-from partlabel.labels import Names
-from partlabel.metrics.guarantee import fewest
+from partlabel.judging.completion.assessment import Assessment, expected_share
+from partlabel.judging.completion.doubts import Suspect, most_common, share_wrong
+from partlabel.judging.completion.held_labels import Scores
+from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
+from partlabel.metrics.bounds import fewest, needed_labels
+from partlabel.training.out_of_fold import out_of_fold
+from partlabel.training.reserving import evidence
+from partlabel.training.run import Run
 from partlabel.training.selection import Selection
+
+_FOUND = 0.35  # share of the present labels that is expected beyond a threshold
 
 # A warning is given if two shares differ by all of these: a difference, a ratio, and a number of
 # standard errors.
 _GAP, _RATIO, _STANDARD_ERRORS = 0.05, 1.5, 4.0
 
 
-def why_nothing(selection: Selection, reserve: float, precision: float) -> str:
+def why_nothing(run: Run, precision: float) -> str:
     """Why nothing can be guaranteed at all; empty if something can."""
-    if len(selection.reserved):
+    selection = run.selection
+    crossed = out_of_fold(run) is not None and evidence(selection.known).known
+    if len(selection.reserved) or selection.tested.known or crossed:
         return ""
-    known = selection.validation.counts()
-    kinds = known.present.any(), known.absent.any()
-    if not len(selection.val):
-        why = "there are no validation images to test a guarantee on"
-    elif reserve == 0:
+    if run.settings.reserve == 0:
         return (
-            "nothing is filled in: all validation images were used to choose the epoch, and none "
-            "was reserved to test a guarantee on. Train again without --reserve 0"
+            "nothing is filled in: no label was reserved to test a guarantee on. Train again "
+            "without --reserve 0"
         )
+    known = selection.known.counts()
+    kinds = known.present.any(), known.absent.any()
+    if not known.unknown.any():
+        return ""
+    if all(kinds) and evidence(selection.known).known:
+        why = f"there are too few known labels to reserve {fewest(precision)} of them for testing"
     elif all(kinds):
-        why = "there are too few validation images to reserve some of them for testing"
+        why = (
+            "no origin noted both present and absent labels of a class. Such labels are no random "
+            "sample, so no precision can be guaranteed"
+        )
     elif any(kinds):
         why = (
-            f"the known validation labels are all {'present' if kinds[0] else 'absent'}. "
-            "These are no random sample, so no precision can be guaranteed"
+            f"the known labels are all {'present' if kinds[0] else 'absent'}. These are no random "
+            "sample, so no precision can be guaranteed"
         )
     else:
-        why = "no label of a validation image is known"
+        why = "no label is known"
     return (
         f"nothing is filled in: {why}. Label some {4 * fewest(precision):,} images for all "
-        "classes, in a split 'holdout', and train again"
+        "classes, in a split 'holdout', and train again. `partlabel complete RUN -o FILE --plan` "
+        "draws images to label"
     )
 
 
 def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
-    """Which classes get no label, and why."""
-    precision = assessment.precision
-    pairs = zip(assessment.guarantees.present, assessment.guarantees.absent, strict=True)
-    without = [j for j, pair in enumerate(pairs) if not any(one.basis for one in pair)]
-    if not without:
+    """Which classes get no present label, why, and how many labels would change that."""
+    precision, names = assessment.precision, selection.classes
+    filled = assessment.decide()
+    wanting = assessment.evidence.unknown.any(axis=0) & ~(filled == PRESENT).any(axis=0)
+    if not wanting.any():
         return ""
-    absent, names = selection.validation.counts().absent, selection.classes
-    one_kind = [names[j] for j in without if not absent[j]]
-    others = [names[j] for j in without if absent[j]]
+    chosen, tested = assessment.evidence.choosing.labels, assessment.evidence.tested
+    both = (chosen == ABSENT).any(axis=0) & (chosen == PRESENT).any(axis=0)
     reasons = []
+    one_kind = [names[j] for j in np.flatnonzero(wanting & ~both)]
     if one_kind:
         reasons.append(
-            f"{some(one_kind)}: no validation label is known to be absent, so the known labels are "
-            "no random sample"
+            f"{some(one_kind)}: the known labels are not both present and absent, so they are no "
+            "random sample"
         )
+    others = np.flatnonzero(wanting & both).tolist()
     if others:
+        present = int((tested[:, others] == PRESENT).sum())
+        needed = round(needed_labels(precision) / _FOUND)
+        more = max(needed - present, fewest(precision))
+        share = max(float((tested == PRESENT).sum() / max((tested != 0).sum(), 1)), 0.01)
         reasons.append(
-            f"{some(others)}: the labels of {count(len(selection.reserved), 'reserved image')} are "
-            f"too few to show {100 * precision:g}%. That takes {fewest(precision)} labels beyond a "
-            "threshold, of one class or of several classes together, if all are correct, and more "
-            "if some are wrong. More validation images (--val, or a split 'holdout') help"
+            f"{some([names[j] for j in others])}: {count(present, 'reserved label')} are present, "
+            f"and about {needed:,} are needed to show {100 * precision:g}% in most cases. That "
+            f"takes about {round(more / share, -2):,.0f} more known labels of these classes, drawn "
+            "at random (--plan)"
         )
-    number = count(len(without), "class", "classes")
-    return f"nothing is filled in for {number}. " + ". ".join(reasons)
+    number = count(int(wanting.sum()), "class", "classes")
+    return f"no present label is filled in for {number}. " + ". ".join(reasons)
 
 
 def better_alternatives(share: float, alternatives: dict[str, float]) -> str:
@@ -117,3 +137,40 @@ def other_splits(values: NDArray[np.int8]) -> str:
         f"{count(number, 'label')} of images in other splits are filled in too. The guarantee "
         "holds for them if these images are like the training images, and labelled alike"
     )
+
+
+def tagged_images(assessment: Assessment) -> str:
+    """How many images have tags only, so that no present label of them is filled in."""
+    number = int(assessment.evidence.tagged.sum())
+    if not number:
+        return ""
+    return (
+        f"{count(number, 'image')} have labels of an origin that noted presences only. No present "
+        "label of these is filled in: their other labels are present less often than those of the "
+        "images that test. Fully labelled images in a split 'holdout' change that"
+    )
+
+
+def about_suspects(suspects: list[Suspect], known: LabelTable) -> str:
+    """How many suspects are probably wrong, and where most of them come from."""
+    if not suspects:
+        return ""
+    classes = known.classes.find([one.name for one in suspects])
+    counts = np.bincount(classes, minlength=len(known.classes))
+    totals = np.bincount(known.cells.columns, minlength=len(known.classes))
+    looks = "looks" if len(suspects) == 1 else "look"
+    text = f"{count(len(suspects), 'known label')} {looks} wrong. By their scores, "
+    text += f"{share_wrong(suspects):.0%} of them are (an estimate)"
+    worst = most_common(counts, totals)
+    if worst >= 0:
+        text += f"; the highest share is in the class '{known.classes[worst]}'"
+    if len(known.origins) > 1:
+        rows = known.ids.find([one.image for one in suspects])
+        codes = np.zeros(known.shape, dtype=np.int64)
+        codes[known.cells.rows, known.cells.columns] = known.cells.origins_or_none()
+        size = len(known.origins) + 1
+        by_origin = np.bincount(codes[rows, classes], minlength=size)[1:]
+        all_labels = np.bincount(known.cells.origins_or_none(), minlength=size)[1:]
+        worst = most_common(by_origin, all_labels)
+        text += f", and in the origin '{known.origins[worst]}'" if worst >= 0 else ""
+    return text

@@ -13,38 +13,35 @@ from scipy.special import expit
 
 from partlabel.base.files import atomic_group
 from partlabel.base.text_tables import html_table, text_table
-from partlabel.judging.completion.assessment import Assessment
+from partlabel.judging.completion.assessment import Assessment, Scope
+from partlabel.judging.completion.doubts import Doubtful, Suspect
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.formats import write_labels
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.formats.formulas import quoted
-from partlabel.metrics.guarantee import Basis
+from partlabel.metrics.bounds import ERROR, at_least, interval
+from partlabel.metrics.guarantee import Guarantee
+from partlabel.metrics.sampling import Basis, Unit, draw_sample
 
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
 _DIGITS = {PRESENT: 1, ABSENT: 0}  # as in label files
 _GUARANTEE_COLUMNS = [
-    *("class", "value", "filled", "rests_on", "classes", "tested", "right"),
-    *("counted_as", "at_least", "threshold"),
+    *("class", "value", "filled", "rests_on", "classes", "drawn", "tested", "right"),
+    *("at_least", "expected_at_least", "threshold", "recall_at_least"),
+    *("prevalence_from", "prevalence_to"),
 ]
-_SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on", "asked"]
-
-
-class Suspect(NamedTuple):
-    """A known label that looks wrong, its calibrated score, and whether it was trained on."""
-
-    image: str
-    name: str
-    value: int
-    score: float
-    trained: bool
+_SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on", "asked", "checked"]
+_DOUBTFUL_COLUMNS = ["image", "class", "value", "score", "asked"]
 
 
 class Group(NamedTuple):
-    """Classes whose labels of one value rest on the same kind of test."""
+    """Classes whose labels of one value rest on the same test."""
 
     value: int
     basis: Basis
     classes: list[int]
+    unit: Unit
+    cells: NDArray[np.bool_]  # [n, C] the labels that are filled in
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +56,7 @@ class Completion:
         suspects: known labels that look wrong, the least likely first.
         assessment: the test of the guarantee on held-out labels.
         notes: messages for the user, such as why labels are missing.
+        doubtful: unknown labels that are not filled in, the least certain ones first.
     """
 
     table: LabelTable
@@ -67,6 +65,7 @@ class Completion:
     suspects: list[Suspect]
     assessment: Assessment
     notes: list[str]
+    doubtful: list[Doubtful]
 
     @property
     def precision(self) -> float:
@@ -101,43 +100,52 @@ class Completion:
         text = f"filled in {sum(total.values()):,} of {self.unknown:,} unknown labels"
         if not any(total.values()):
             return text
+        units = {group.unit for group in self.groups()}
+        which = "them" if units == {"cell"} else "the labels like these"
         return (
             f"{text} ({self.share:.1%}): {total[PRESENT]:,} present, {total[ABSENT]:,} absent. At "
-            f"least {100 * self.precision:g}% of the labels like these are correct, with a "
-            "confidence of 95% per line of the table"
+            f"least {100 * self.precision:g}% of {which} are correct, with a confidence of 95% per "
+            "line of the table"
         )
 
     def groups(self) -> Iterator[Group]:
-        """The classes whose labels are filled in, by value and by the kind of test."""
-        bases: tuple[Basis, ...] = ("class", "pooled")
-        for value in _WORDS:
-            guarantees = self.assessment.guarantees.of(value)
-            for basis in bases:
-                classes = [j for j, guarantee in enumerate(guarantees) if guarantee.basis == basis]
-                if classes:
-                    yield Group(value, basis, classes)
+        """The tests that labels rest on: of one class, or of several classes together."""
+        for scope in self.assessment.scopes:
+            decided = scope.decide()
+            for value in _WORDS:
+                guarantees = scope.guarantees.of(value)
+                for pool in dict.fromkeys(one.pool for one in guarantees if one.basis):
+                    basis = guarantees[pool[0]].basis
+                    assert basis is not None
+                    inside = np.zeros(decided.shape[1], dtype=np.bool_)
+                    inside[list(pool)] = True
+                    cells = (decided == value) & inside
+                    yield Group(value, basis, list(pool), scope.guarantees.unit, cells)
 
     def evidence(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of a table: what is filled in, and how the test of it came out."""
+        numbers: dict[tuple[int, Basis, Unit], NDArray[np.int64]] = {}
+        for scope in self.assessment.scopes:
+            unit = scope.guarantees.unit
+            for group in (group for group in self.groups() if group.unit == unit):
+                limit = scope.guarantees.of(group.value)[group.classes[0]].limit
+                filled = int(group.cells.sum())
+                row = np.array([len(group.classes), filled, limit.right, limit.tested])
+                place = group.value, group.basis, unit
+                numbers[place] = numbers.get(place, np.zeros(4, dtype=np.int64)) + row
         rows = []
-        for value, basis, classes in self.groups():
-            limits = [self.assessment.guarantees.of(value)[j].limit for j in classes]
-            if basis == "pooled":
-                limits = limits[:1]  # pooled classes share one test
-            right, tested = (
-                sum(limit.right for limit in limits),
-                sum(limit.tested for limit in limits),
-            )
-            tests = "each class on its own" if basis == "class" else "all classes together"
-            filled = int(self.filled[value][classes].sum())
-            numbers = f"{len(classes):,}", f"{filled:,}", f"{right:,} of {tested:,}"
-            rows.append([_WORDS[value], tests, *numbers])
-        return ["labels", "tested", "classes", "filled in", "correct in the test"], rows
+        for (value, basis, unit), (classes, filled, right, tested) in numbers.items():
+            tests = "each class on its own" if basis == "class" else "classes together"
+            drawn = "labels" if unit == "cell" else "images"
+            figures = f"{classes:,}", f"{filled:,}", f"{right:,} of {tested:,}"
+            rows.append([_WORDS[value], tests, drawn, *figures])
+        header = ["labels", "tested", "drawn by", "classes", "filled in", "correct in the test"]
+        return header, rows
 
     def save(
         self, path: str | os.PathLike[str], format: str = "cells", *, excel_safe: bool = False
     ) -> list[Path]:
-        """Write the table, and beside it the guarantees and the suspects; returns the paths.
+        """Write the table, and beside it the guarantees, suspects and doubtful labels.
 
         Args:
             path: the file of the table.
@@ -145,36 +153,43 @@ class Completion:
             excel_safe: whether names in CSV files that a spreadsheet would run as formulas get an
                 apostrophe.
 
-        >>> [file.name for file in files_of("labels.csv")]
-        ['labels.csv', 'labels.guarantees.csv', 'labels.suspects.csv']
+        >>> [file.name for file in files_of("labels.csv")][1:]
+        ['labels.guarantees.csv', 'labels.suspects.csv', 'labels.doubtful.csv']
         """
         paths = files_of(path)
-        with atomic_group(paths) as (table, guarantees, suspects):
+        with atomic_group(paths) as (table, guarantees, suspects, doubtful):
             write_labels(self.table, table, format, shown_as=path, excel_safe=excel_safe)
             self._write_guarantees(guarantees, excel_safe)
             self._write_suspects(suspects, excel_safe)
+            self._write_doubtful(doubtful, excel_safe)
         return list(paths)
 
     def _write_guarantees(self, path: Path, excel_safe: bool) -> None:
         """One line per value of each class: what is filled in, and how it was tested."""
         lines = []
-        for value, basis, classes in self.groups():
-            guarantees = self.assessment.guarantees.of(value)
-            for j in classes:
-                limit = guarantees[j].limit
-                line = (
-                    quoted(self.table.classes[j], excel_safe=excel_safe),
-                    _DIGITS[value],
-                    self.filled[value][j],
-                    basis,
-                    len(classes) if basis == "pooled" else 1,
-                    limit.tested,
-                    limit.right,
-                    f"{limit.counted_as:.1f}",
-                    f"{limit.precision:.4f}",
-                    f"{expit(value * limit.threshold):.6g}",
-                )
-                lines.append(line)
+        for scope in self.assessment.scopes:
+            decided = scope.decide()
+            for value in _WORDS:
+                for j, guarantee in enumerate(scope.guarantees.of(value)):
+                    if guarantee.basis is None:
+                        continue
+                    limit = guarantee.limit
+                    line = (
+                        quoted(self.table.classes[j], excel_safe=excel_safe),
+                        _DIGITS[value],
+                        int((decided[:, j] == value).sum()),
+                        guarantee.basis,
+                        len(guarantee.pool),
+                        "label" if scope.guarantees.unit == "cell" else "image",
+                        limit.tested,
+                        limit.right,
+                        f"{limit.precision:.4f}",
+                        f"{limit.expected:.4f}",
+                        f"{expit(value * limit.threshold):.6g}",
+                        f"{recall_at_least(scope, j, value, guarantee):.4f}",
+                        *(f"{end:.4f}" for end in prevalence(scope, j)),
+                    )
+                    lines.append(line)
         write_delimited(path, _GUARANTEE_COLUMNS, lines)
 
     def _write_suspects(self, path: Path, excel_safe: bool) -> None:
@@ -187,16 +202,50 @@ class Completion:
                 f"{suspect.score:.6g}",
                 "yes" if suspect.trained else "no",
                 "chosen",  # a verdict on a suspect is no random sample
+                "",  # for those who check the list
             )
             for suspect in self.suspects
         ]
         write_delimited(path, _SUSPECT_COLUMNS, lines)
 
+    def _write_doubtful(self, path: Path, excel_safe: bool) -> None:
+        """One line per unknown label that is not filled in, the least certain first."""
+        lines = [
+            (
+                quoted(one.image, excel_safe=excel_safe),
+                quoted(one.name, excel_safe=excel_safe),
+                "",
+                f"{one.score:.6g}",
+                "chosen",
+            )
+            for one in self.doubtful
+        ]
+        write_delimited(path, _DOUBTFUL_COLUMNS, lines)
 
-def files_of(path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-    """The files that a completion is saved to: the table, the guarantees, the suspects."""
+
+def recall_at_least(scope: Scope, j: int, value: int, guarantee: Guarantee) -> float:
+    """Lower bound of the share of a class's labels of a value that are filled in.
+
+    It holds for all thresholds that could be chosen together, and so for the one that was.
+    """
+    labels, scores = scope.population.labels[:, j], scope.population.scores[:, j]
+    ours = labels == value
+    found = int((value * scores[ours] >= guarantee.limit.threshold).sum())
+    return at_least(found, int(ours.sum()), ERROR / guarantee.limit.tests)
+
+
+def prevalence(scope: Scope, j: int) -> tuple[float, float]:
+    """Interval of the share of a class's unknown labels that are present, at 95% confidence."""
+    sample = draw_sample(scope.population, [j], PRESENT)
+    present = int((sample.reserved & ~sample.wrong).sum())
+    return interval(present, int(sample.reserved.sum()))
+
+
+def files_of(path: str | os.PathLike[str]) -> tuple[Path, Path, Path, Path]:
+    """The files of a completion: the table, the guarantees, the suspects, the doubtful labels."""
     table = Path(path)
-    guarantees, suspects = (
-        table.with_name(f"{table.stem}.{what}.csv") for what in ("guarantees", "suspects")
+    guarantees, suspects, doubtful = (
+        table.with_name(f"{table.stem}.{what}.csv")
+        for what in ("guarantees", "suspects", "doubtful")
     )
-    return table, guarantees, suspects
+    return table, guarantees, suspects, doubtful

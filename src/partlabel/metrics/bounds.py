@@ -1,0 +1,197 @@
+"""Exact tests and bounds for the share of errors, from a random sample of labels.
+
+A number of cells beyond a threshold have labels that nobody knows, except for a random sample. The
+functions answer how many of all these cells may be wrong, given how many of the sample are wrong.
+None of them is an approximation: each holds for every number of cells.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta, binom
+
+CONFIDENCE = 0.95
+ERROR = 1 - CONFIDENCE  # largest chance of a wrong statement
+
+
+def at_least(right: float, tested: float, error: float = ERROR) -> float:
+    """Lower confidence bound of a share: exact (Clopper-Pearson), one-sided.
+
+    >>> round(at_least(59, 59), 3), round(at_least(92, 93), 3), at_least(0, 0)
+    (0.95, 0.95, 0.0)
+    """
+    return float(beta.ppf(error, right, tested - right + 1)) if right else 0.0
+
+
+def interval(number: int, tested: int, error: float = ERROR) -> tuple[float, float]:
+    """Two-sided confidence interval of a share: exact (Clopper-Pearson).
+
+    >>> [round(end, 3) for end in interval(10, 100)], interval(0, 0)
+    ([0.049, 0.176], (0.0, 1.0))
+    """
+    lower = at_least(number, tested, error / 2)
+    return lower, 1 - at_least(tested - number, tested, error / 2)
+
+
+def fewest(precision: float, error: float = ERROR) -> int:
+    """The number of labels that are needed to show a precision if all of them are right.
+
+    >>> fewest(0.95), fewest(0.5)
+    (59, 5)
+    """
+    return math.ceil(math.log(error) / math.log(precision) - 1e-9)
+
+
+def needed_for(precision: float, wrong: int, error: float = ERROR) -> int:
+    """The number of labels that are needed to show a precision if so many of them are wrong.
+
+    >>> [needed_for(0.95, wrong) for wrong in range(4)]
+    [59, 93, 124, 153]
+    """
+    number = fewest(precision, error)
+    while at_least(number - wrong, number, error) < precision - 1e-9:
+        number += 1
+    return number
+
+
+def chance_of_few(wrong: float, errors: float, fraction: float) -> float:
+    """Largest chance to see at most so many errors in a sample, if there are so many in all.
+
+    Each cell is in the sample with probability ``fraction``: the sample is drawn without
+    replacement, of one class, or of several classes with this fraction of each. The number of
+    errors in the sample is then a sum of independent zero-one variables with mean ``errors *
+    fraction`` [1, 2], and a binomial with the same mean has the larger lower tail [3].
+
+    [1] Vatutin and Mikhailov, Limit theorems for the number of empty cells, 1982. [2] A sum over
+        classes of such sums is one too. [3] Hoeffding, On the distribution of the number of
+        successes in independent trials, 1956.
+
+    >>> round(chance_of_few(0, 100, 0.03), 4)
+    0.0476
+    """
+    if wrong > errors * fraction - 1:  # Hoeffding's inequality holds up to here only
+        return 1.0
+    return float(binom.cdf(wrong, math.floor(errors), fraction))
+
+
+def most_errors(wrong: int, cells: int, fraction: float, error: float = ERROR) -> int:
+    """Upper confidence bound of the errors among all cells, sampled ones included.
+
+    Args:
+        wrong: errors in the sample.
+        cells: number of all cells.
+        fraction: share of the cells that is sampled.
+        error: chance that there are more errors than the bound.
+
+    >>> most_errors(0, 5000, 0.03), most_errors(3, 4, 0.5)
+    (98, 4)
+    """
+    low, high = wrong, cells  # `low` errors are plausible, more than `high` are not
+    while low < high:
+        middle = (low + high + 1) // 2
+        if chance_of_few(wrong, middle, fraction) > error:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def allowed_errors(
+    cells: NDArray[Any], fraction: float, precision: float, error: float = ERROR
+) -> NDArray[np.int64]:
+    """The most errors [k] in a sample that still show a precision of the cells *not* sampled.
+
+    -1 where the sample is too small to show it with no error at all. The errors among all cells are
+    tested against the number that is allowed among those not sampled, so that no error can hide
+    among them.
+
+    Args:
+        cells: [k] number of all cells beyond each threshold, sampled ones included.
+        fraction: share of the cells that is sampled; expected, not realised.
+        precision: share of the cells not sampled that must be right.
+        error: chance of a wrong statement.
+
+    >>> allowed_errors(np.array([1000, 3000, 6000]), 0.03, 0.95).tolist()
+    [-1, 0, 3]
+    """
+    refuted = np.floor((1 - precision) * (1 - fraction) * np.asarray(cells) + 1e-9) + 1
+    most = np.asarray(binom.ppf(error, refuted, fraction))
+    most -= binom.cdf(most, refuted, fraction) > error
+    return np.where(most > refuted * fraction - 1, -1, most).astype(np.int64)
+
+
+def betting_p_value(
+    wrong: NDArray[Any], tested: NDArray[Any], precision: float, stake: float
+) -> float:
+    """The p-value of a precision that is too low, from cells that come in clusters.
+
+    Cells of an image may be right or wrong together. Each image multiplies a capital by 1 - stake *
+    (its errors - its share of the allowed errors). If the precision is too low, the expected
+    capital is at most 1, for independent images and for images drawn without replacement
+    (Maclaurin's inequality). So it exceeds 1 / p with a probability of at most p (Markov) [1].
+
+    [1] Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, 2024.
+
+    Args:
+        wrong, tested: [n] errors and cells per image beyond a threshold.
+        precision: the precision to refute.
+        stake: from 0 to 1, relative to the highest one that cannot make the capital negative. It
+            must not depend on the labels.
+
+    >>> round(betting_p_value(np.zeros(59), np.ones(59), 0.95, 1.0), 3)
+    0.048
+    """
+    used = tested > 0
+    if not used.any():
+        return 1.0
+    largest = 1 / (precision * float(np.max(tested)))
+    excess = wrong[used] - (1 - precision) * tested[used]
+    with np.errstate(divide="ignore"):
+        capital = float(np.log(np.maximum(1 - stake * largest * excess, 0.0)).sum())
+    return min(1.0, math.exp(min(-capital, 0.0)))
+
+
+def best_stake(error_rate: float, precision: float, clusters: float = 1.0) -> float:
+    """The stake with the fastest growth if cells are wrong at this rate (Kelly).
+
+    Args:
+        error_rate: the share of errors that is expected.
+        precision: the precision to refute.
+        clusters: the largest number of cells per image.
+
+    >>> round(best_stake(0.0, 0.95), 2), round(best_stake(0.02, 0.95), 2), best_stake(0.2, 0.95)
+    (1.0, 0.6, 0.05)
+    """
+    allowed = 1 - precision
+    stake = (allowed - error_rate) / (allowed * precision) * precision * clusters
+    return min(max(stake, 0.05), 1.0)
+
+
+def needed_labels(precision: float, power: float = 0.8, share: float = 1 / 3) -> int:
+    """The labels that a test needs to pass in most cases, if the errors are well below the limit.
+
+    Args:
+        precision: the precision to show.
+        power: the chance to pass.
+        share: the errors, as a share of those that are allowed.
+
+    >>> needed_labels(0.95), needed_labels(0.8)
+    (181, 44)
+    """
+    sizes = np.arange(fewest(precision), 200 * fewest(precision))
+    most = np.asarray(binom.ppf(ERROR, sizes, 1 - precision))
+    most -= binom.cdf(most, sizes, 1 - precision) > ERROR
+    passes = binom.cdf(most, sizes, share * (1 - precision)) >= power
+    return int(sizes[np.argmax(passes)])
+
+
+def expected_power(
+    most: NDArray[np.int64], tested: Sequence[float] | NDArray[Any], rates: NDArray[Any]
+) -> NDArray[np.float64]:
+    """The chance [k] to see at most so many errors in so many labels, at these error rates."""
+    numbers = np.round(np.asarray(tested))
+    chance = binom.cdf(np.maximum(most, 0), numbers, np.minimum(rates, 1.0))
+    return np.where(most < 0, 0.0, chance)

@@ -1,0 +1,195 @@
+"""Which known labels are hidden from a training, so that they can test what `complete` fills in.
+
+Labels are drawn at random, label by label within each class and group of images, and so are a
+random sample of the labels that the training does not see. How many are drawn depends on half of
+the labels, the pilot, which is never drawn from: no number here depends on a label that may test.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.base.randomness import key, keys, uniform
+from partlabel.labels import ABSENT, CHOSEN, HUMAN, PRESENT, RANDOM, LabelTable
+from partlabel.metrics.bounds import fewest, needed_labels
+
+ASKED = (CHOSEN, RANDOM)  # answers to questions are no random sample of all labels
+PRECISION = 0.95  # the precision that reserved labels are to show
+_FOUND = 0.35  # share of the present labels that is expected beyond a threshold
+_MOST = 0.3  # share of the known labels of a class that is reserved at most
+_PILOT = 0.5  # share of the known labels that may not be reserved
+_CLUMPED = 1.5  # spread of the labels per image, relative to chance, if labels come by image
+_FEW = 8  # known labels of a class and group below which nothing is reserved
+
+Mask = NDArray[np.bool_]
+
+
+def may_test(table: LabelTable) -> Mask:
+    """[m] which cells of a table may test a guarantee.
+
+    A human gave the label, no model asked for it, and its origin noted both present and absent
+    labels of the class. Labels of an origin that notes presences only would all be right. Questions
+    that were drawn at random are drawn among confident scores: they test only what asked them.
+    """
+    cells = table.cells
+    origin = cells.origins_or_none().astype(np.int64) * len(table.classes) + cells.columns
+    size = (len(table.origins) + 1) * len(table.classes)
+    usable = (cells.sources_or_human() == HUMAN) & ~np.isin(cells.asked_or_not(), ASKED)
+    noted = [
+        np.bincount(origin[usable & (cells.values == value)], minlength=size) > 0
+        for value in (PRESENT, ABSENT)
+    ]
+    return np.asarray(usable & (cells.values != 0) & (noted[0] & noted[1])[origin])
+
+
+def evidence(table: LabelTable) -> LabelTable:
+    """The table with only those labels that may test a guarantee."""
+    return table.with_cells(table.cells.where(may_test(table)))
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Images that are labelled alike.
+
+    Args:
+        of_image: [n] the group of each image: the images with labels of the same origins.
+        random: [G] whether the labels of a group are missing at random, label by label; not if
+            whole images are labelled, or none of their classes.
+    """
+
+    of_image: NDArray[np.int64]
+    random: Mask
+
+
+def image_groups(table: LabelTable) -> Groups:
+    """Group images by the origins of their labels, and see how their labels are missing.
+
+    Images without any label belong to those with labels if chance leaves as many without.
+    """
+    cells = table.cells.where(table.cells.values != 0)
+    pairs = np.unique(cells.rows * (len(table.origins) + 1) + cells.origins_or_none())
+    marks = keys([f"{code}" for code in range(len(table.origins) + 1)])
+    mark = np.zeros(len(table), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        np.add.at(mark, pairs // (len(table.origins) + 1), marks[pairs % (len(table.origins) + 1)])
+    known = table.dense() != 0
+    labelled = np.unique(mark[mark != 0])
+    if len(labelled) == 1 and _by_chance(known):
+        mark[:] = labelled[0]
+    _, of_image = np.unique(mark, return_inverse=True)
+    number = int(of_image.max(initial=-1)) + 1
+    random = [_missing_at_random(known[of_image == group]) for group in range(number)]
+    return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_))
+
+
+def _by_chance(known: Mask) -> bool:
+    """Whether as many images have no label as with labels that are missing at random."""
+    expected = len(known) * float(np.prod(1 - known.mean(axis=0)))
+    none = int((~known.any(axis=1)).sum())
+    return bool(none <= 1.2 * expected + 4 * np.sqrt(expected) + 1)
+
+
+def _missing_at_random(known: Mask) -> bool:
+    """Whether some labels are missing, and not more unevenly over the images than by chance."""
+    share = known.mean(axis=0) if len(known) else np.zeros(known.shape[1])
+    expected = float((share * (1 - share)).sum())
+    return expected > 0 and float(known.sum(axis=1).var()) <= _CLUMPED * expected
+
+
+def draw_reserved(
+    table: LabelTable,
+    rows: NDArray[np.int64],
+    seed: int,
+    share: float | None,
+    *,
+    all_or_none: bool = False,
+) -> Mask:
+    """[m] which cells of a table are hidden from the training.
+
+    Args:
+        rows: the images in use.
+        seed: of the draws.
+        share: of the labels of each class; None for as many as a guarantee of 95% needs.
+        all_or_none: reserve no labels at all if fewer than needed can be reserved.
+    """
+    cells, classes = table.cells, len(table.classes)
+    used = np.zeros(len(table), dtype=np.bool_)
+    used[rows] = True
+    groups = image_groups(table)
+    names = keys(table.ids)[cells.rows], keys(table.classes)[cells.columns]
+    draws = uniform(key(seed, "reserved labels"), *names)
+    pilot = uniform(key(seed, "pilot"), *names) < _PILOT
+    eligible = used[cells.rows] & _may_test_by(table, pilot & used[cells.rows])
+    stratum = groups.of_image[cells.rows] * classes + cells.columns
+    size = (int(groups.of_image.max(initial=0)) + 1) * classes
+    known = np.bincount(stratum[eligible], minlength=size).reshape(-1, classes)
+    present, total = (
+        np.bincount(cells.columns[pilot & eligible & chosen], minlength=classes)
+        for chosen in (cells.values == PRESENT, cells.values != 0)
+    )
+    labels, group = table.dense(rows), groups.of_image[rows]
+    unknown = np.stack([(labels[group == g] == 0).sum(axis=0) for g in range(len(known))])
+    number = numbers_to_reserve(known, unknown, (present + 0.5) / (total + 1), share)
+    if all_or_none and share is None and _found(number, (present + 0.5) / (total + 1)) < _needed():
+        number *= 0
+    reserved = np.zeros(len(draws), dtype=np.bool_)
+    candidates = np.flatnonzero(eligible & ~pilot)
+    order = candidates[np.lexsort((draws[candidates], stratum[candidates]))]
+    starts = np.searchsorted(stratum[order], stratum[order], side="left")
+    reserved[order[np.arange(len(order)) - starts < number.reshape(-1)[stratum[order]]]] = True
+    return reserved
+
+
+def _needed() -> float:
+    """The reserved labels of a value that a pool of all classes needs."""
+    return needed_labels(PRECISION) / _FOUND
+
+
+def _found(numbers: NDArray[np.int64], rates: NDArray[np.float64]) -> float:
+    """The present labels that are expected among those reserved, with one percent to spare."""
+    return 1.01 * float((numbers * rates).sum()) + 1
+
+
+def _may_test_by(table: LabelTable, pilot: Mask) -> Mask:
+    """[m] which cells may test, where only labels of the pilot show what an origin noted."""
+    cells = table.cells
+    origin = cells.origins_or_none().astype(np.int64) * len(table.classes) + cells.columns
+    noted = may_test(table.with_cells(cells.where(pilot)))
+    pairs = np.unique(origin[np.flatnonzero(pilot)[noted]])
+    human = (cells.sources_or_human() == HUMAN) & ~np.isin(cells.asked_or_not(), ASKED)
+    return np.asarray(np.isin(origin, pairs) & human & (cells.values != 0))
+
+
+def numbers_to_reserve(
+    known: NDArray[np.int64],
+    unknown: NDArray[np.int64],
+    rates: NDArray[np.float64],
+    share: float | None = None,
+) -> NDArray[np.int64]:
+    """[G, C] how many labels of each group and class to reserve.
+
+    The same number per unknown label in all classes, so that classes can be tested together: as
+    many as a pool of all classes needs to show 95%, of present and of absent labels.
+
+    Args:
+        known, unknown: [G, C] labels that may test, and unknown ones.
+        rates: [C] the share of labels that are present.
+        share: of the known labels to reserve; None to compute it.
+    """
+    total = known.sum(axis=0)
+    if share is None:
+        wanted = unknown.sum(axis=0) * (total >= _FEW)
+        found = min(float((wanted * part).sum()) for part in (rates, 1 - rates))
+        ratio = _needed() / max(found, 1.0)
+        number = np.minimum(ratio * wanted, _MOST * total)
+    else:
+        number = share * total * (unknown.sum(axis=0) > 0)
+    # labels of a group test its unknown labels first; the rest test those of groups without labels
+    own = np.where(known > 0, unknown, 0)
+    weight = own + known * ((unknown - own).sum(axis=0) / np.maximum(total, 1))
+    spread = number * weight / np.maximum(weight.sum(axis=0), 1e-12)
+    numbers = np.minimum(np.round(spread), (1 - _PILOT) * known).astype(np.int64)
+    # fewer labels cannot show anything, so they had better be trained on
+    enough = share is not None or numbers.sum() >= fewest(PRECISION)
+    return np.asarray(numbers if enough else 0 * numbers)

@@ -1,0 +1,133 @@
+"""Labels that are reserved to test: which may, how many, and hidden from everything else."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from partlabel.labels import ABSENT, PRESENT, LabelTable, simulate
+from partlabel.labels.cells import CHOSEN, MODEL
+from partlabel.metrics.shift import measure_shift
+from partlabel.training.reserving import (
+    draw_reserved,
+    evidence,
+    image_groups,
+    may_test,
+    numbers_to_reserve,
+)
+from partlabel.training.selection import load_selection, select
+from partlabel.training.settings import Settings
+
+
+def make_table(images: int = 2000, classes: int = 6, seed: int = 0) -> LabelTable:
+    """A fully labelled table; a fifth of the labels is present."""
+    rng = np.random.default_rng(seed)
+    values = np.where(rng.random((images, classes)) < 0.2, PRESENT, ABSENT)
+    return LabelTable([f"i{i}" for i in range(images)], [f"c{j}" for j in range(classes)], values)
+
+
+FULL = make_table()
+
+
+def test_labels_of_models_and_answers_to_their_questions_do_not_test() -> None:
+    table = simulate.partial(FULL, 0.5, 0)
+    size = len(table.cells.values)
+    sources, asked = np.zeros(size, dtype=np.int8), np.zeros(size, dtype=np.int8)
+    sources[: size // 4], asked[size // 4 : size // 2] = MODEL, CHOSEN
+    marked = table.with_cells(table.cells.with_details(sources=sources, asked=asked))
+    expected = np.arange(size) >= size // 2
+    assert np.array_equal(may_test(marked), expected)
+    reserved = draw_reserved(marked, np.arange(len(table)), 0, 0.3)
+    assert reserved.any()
+    assert not reserved[~expected].any()
+
+
+def test_an_origin_that_notes_presences_only_does_not_test() -> None:
+    table = simulate.mixed(FULL, 0, full=0.4, tags=0.4)
+    tags = table.cells.origins_or_none() == list(table.origins).index("tags") + 1
+    assert np.array_equal(may_test(table), ~tags)
+    assert evidence(table).cells.values.size == (~tags).sum()
+
+
+@pytest.mark.parametrize(
+    ("hide", "groups", "random"),
+    [
+        (lambda: simulate.partial(FULL, 0.1, 0), 1, [True]),
+        (lambda: simulate.partial(FULL, 0.5, 0, per_image=True), 1, [True]),
+        (lambda: simulate.dense(FULL, 0.3, 0), 2, [False, False]),
+        (lambda: simulate.merged(FULL, 0), 2, [False, False]),
+        (lambda: simulate.mixed(FULL, 0), 3, None),
+    ],
+    ids=["partial", "per image", "dense", "merged", "mixed"],
+)
+def test_how_labels_are_missing_is_seen(hide: Any, groups: int, random: list[bool] | None) -> None:
+    found = image_groups(hide())
+    assert len(found.random) == groups
+    assert random is None or found.random.tolist() == random
+
+
+def test_reserved_labels_are_a_random_sample_of_what_training_does_not_see() -> None:
+    """As many are present as among the unknown labels, and classes have equal ratios."""
+    shares = []
+    for seed in range(30):
+        table = simulate.partial(FULL, 0.4, seed)
+        reserved = draw_reserved(table, np.arange(len(table)), seed, None)
+        cells = table.cells
+        shares.append((cells.values[reserved] == PRESENT).mean())
+        number = np.bincount(cells.columns[reserved], minlength=6)
+        unknown = table.counts().unknown
+        assert np.ptp(number / unknown) < 0.05
+    error = np.std(shares) / np.sqrt(len(shares))
+    assert np.mean(shares) == pytest.approx(0.2, abs=4 * error + 0.002)
+
+
+def test_more_labels_are_not_reserved_than_needed() -> None:
+    known, unknown = np.full((1, 4), 50_000), np.full((1, 4), 200_000)
+    numbers = numbers_to_reserve(known, unknown, np.full(4, 0.1))
+    assert 500 < (0.1 * numbers).sum() < 540  # present labels, of all classes together
+    few = numbers_to_reserve(known // 200, unknown // 200, np.full(4, 0.1))
+    assert (few <= 0.3 * known / 200).all()
+    assert not numbers_to_reserve(known // 10_000, unknown, np.full(4, 0.1)).any()
+    assert numbers_to_reserve(known, unknown, np.full(4, 0.1), 0.2).tolist() == [[10_000] * 4]
+
+
+def test_hidden_labels_are_hidden_and_stored(tmp_path: Path) -> None:
+    table = simulate.partial(FULL, 0.4, 1)
+    selection = select(table, Settings(method="bce", seed=1))
+    hidden = selection.tested.dense() != 0
+    assert hidden.sum() > 59
+    assert not selection.table.dense()[hidden].any()
+    assert np.array_equal(selection.known.dense(), table.dense())
+    assert not (selection.validation.dense() * selection.tested.dense()[selection.val]).any()
+    selection.save(tmp_path / "split.safetensors")
+    again = load_selection(tmp_path / "split.safetensors", table, selection.classes, None)
+    assert again.tested == selection.tested
+    assert select(table, Settings(method="bce", seed=1, reserve=0.0)).hidden is None
+
+
+def test_nothing_is_reserved_if_all_labels_are_known_or_only_presences_are() -> None:
+    for table in (FULL, simulate.single_positive(FULL, 0)):
+        assert select(table, Settings(method="bce")).hidden is None
+
+
+def test_auto_reserves_enough_labels_or_none() -> None:
+    """With few labels, all of them test models that were not trained on their images."""
+    many, few = (select(simulate.partial(FULL, share, 0), Settings()) for share in (0.6, 0.1))
+    assert many.hidden is None or many.hidden.sum() > 1000
+    assert few.hidden is None
+    assert not len(few.val)
+    plain = select(simulate.partial(FULL, 0.1, 0), Settings(method="bce"))
+    assert plain.hidden is not None
+
+
+def test_a_shift_is_an_effect_and_not_a_number_of_images() -> None:
+    rng = np.random.default_rng(0)
+    for images in (200, 4000):
+        same = measure_shift(rng.normal(size=(images, 40)), rng.normal(size=(images, 40)))
+        assert same.auc == pytest.approx(0.5, abs=0.1)
+        assert same.effective > 0.7
+        moved = rng.normal(size=(images, 40)) + np.r_[3.0, np.zeros(39)]
+        other = measure_shift(rng.normal(size=(images, 40)), moved)
+        assert other.auc > 0.9
+        assert other.effective < same.effective

@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from partlabel.base.choices import DEFAULT_BACKBONE, WHOLE_BATCH
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_of
 from partlabel.learning.extensions import UsesSide
-from partlabel.learning.methods import METHODS, WHOLE_BATCH, Method
-from partlabel.models import DEFAULT_BACKBONE
+from partlabel.learning.methods import METHODS, Method
 from partlabel.models.backbones import default_size
 from partlabel.models.heads import HEADS
 from partlabel.training.auto.auto_settings import AUTO_SETTINGS, check_auto
@@ -190,7 +190,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "decay_all": ("without --weight-decay", lambda values: bool(values.get("weight_decay"))),
     "val": ("with --val-split", lambda values: values.get("val_split") is None),
     "patience": ("without images to validate on", lambda values: _validates(values)),
-    "reserve": ("without images to validate on", lambda values: _validates(values)),
+    "power": ("without --reduce", lambda values: values.get("reduce") is not None),
     "reduce": ("without --frozen", lambda values: values.get("frozen") == "all"),
     "unfreeze_blocks": (
         "without --unfreeze last",

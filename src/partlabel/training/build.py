@@ -11,7 +11,7 @@ from partlabel.learning.extensions import ChangesHead
 from partlabel.learning.methods import METHODS, Method, OnLogits
 from partlabel.models import Backbone, Classifier, make_backbone
 from partlabel.models.features.embeddings import GivenFeatures
-from partlabel.models.heads import HEADS, WithEvidence
+from partlabel.models.heads import HEADS, WithEvidence, needs_maps
 from partlabel.training.settings import Settings
 
 
@@ -33,7 +33,7 @@ def build(
     method = METHODS[one_of("method", settings.method, METHODS)](**settings.options)
     backbone: Backbone
     if features is not None:
-        backbone = GivenFeatures(features, settings.reduce, settings.precision)
+        backbone = GivenFeatures(features, settings.reduce, settings.power, settings.precision)
     else:
         backbone = make_backbone(
             settings.backbone,
@@ -41,6 +41,7 @@ def build(
             settings.frozen,
             settings.size,
             settings.reduce,
+            settings.power,
             blocks=settings.unfreeze_blocks,
             precision=settings.precision,
         )
@@ -61,7 +62,7 @@ def _refuse_maps(settings: Settings, method: Method, head: nn.Module) -> None:
     """Raise an error for a method or a head that needs more of an image than one vector."""
     if "strong" in method.views:
         needs = f"the method '{settings.method}' compares views of images"
-    elif getattr(head, "needs_maps", True):
+    elif needs_maps(head):
         own = f"the method '{settings.method}'"
         needs = f"the head of {own}" if settings.head is None else f"the head '{settings.head}'"
         needs += " looks at the places of an image"

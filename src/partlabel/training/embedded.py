@@ -34,10 +34,10 @@ def open_vectors(features: PathLike | None, ids: PathLike | None = None) -> Vect
     return VectorFile(Path(features), None if ids is None else Path(ids))
 
 
-def for_features(arguments: dict[str, Any], *, given: bool) -> dict[str, Any]:
+def for_features(arguments: dict[str, Any], *, has_features: bool) -> dict[str, Any]:
     """The settings of a training on features: there is no backbone to choose or to train."""
     backbone = arguments.get("backbone")
-    if not given:
+    if not has_features:
         if backbone == NO_BACKBONE:
             raise InputError(f"--backbone {NO_BACKBONE} needs --features: there is no network")
         return arguments

@@ -1,10 +1,15 @@
-"""A training on vectors in memory, which writes nothing: the same methods and the same loop."""
+"""A training on vectors in memory: the same methods and the same loop, and no run to keep."""
 
+import io
 import warnings
+from contextlib import redirect_stderr
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.base.randomness import key
@@ -13,10 +18,12 @@ from partlabel.learning.extensions import HasMembers
 from partlabel.learning.method import Task
 from partlabel.models import Classifier, Reduction
 from partlabel.models.features.embeddings import Embeddings, Vectors
+from partlabel.training.arguments import effective
 from partlabel.training.build import build
 from partlabel.training.examples import Examples
 from partlabel.training.selection import cut
 from partlabel.training.settings import Settings
+from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError, Trainer
 
 
@@ -72,3 +79,20 @@ def fit_vectors(
         except InterruptedTrainingError:
             raise KeyboardInterrupt from None
     return model.cpu().eval()
+
+
+def search_vectors(
+    vectors: NDArray[np.float32], table: LabelTable, settings: Settings
+) -> Classifier:
+    """Let ``auto`` search on vectors [n, D], whose rows are those of the table.
+
+    Its trainings are in a temporary folder, which is removed in the end.
+    """
+    with TemporaryDirectory() as name:
+        features = Path(name) / "features.npz"
+        np.savez(features, ids=np.array(list(table.ids)), vectors=vectors)
+        chosen = effective(settings)
+        chosen.pop("backbone")
+        with redirect_stderr(io.StringIO()):  # its progress
+            run = train(table, out=Path(name) / "run", features=features, device="cpu", **chosen)
+        return run.classifier()

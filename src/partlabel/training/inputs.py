@@ -15,6 +15,7 @@ from partlabel.labels import LabelTable
 from partlabel.learning.methods import Method
 from partlabel.models import Backbone, Classifier
 from partlabel.models.features import Bank, CachedMaps, cache_pixels, cached_maps, default_cache
+from partlabel.models.heads import needs_maps
 from partlabel.models.prediction import InputSource
 from partlabel.training.settings import Execution, Settings
 
@@ -86,7 +87,7 @@ def make_inputs(
 
 def _uses_means(model: Classifier, settings: Settings) -> bool:
     """Whether the head uses nothing of a cached map but the mean over its positions."""
-    return settings.frozen == "all" and not getattr(model.head, "needs_maps", True)
+    return settings.frozen == "all" and not needs_maps(model.head)
 
 
 def _reduce(model: Classifier, inputs: CachedMaps, settings: Settings, *, keep_maps: bool) -> None:
@@ -102,8 +103,10 @@ def _reduce(model: Classifier, inputs: CachedMaps, settings: Settings, *, keep_m
 
     def prepare(maps: Tensor) -> Tensor:
         with torch.inference_mode():
-            pooled_maps = maps.mean(dim=(2, 3), keepdim=True) if pooled else maps
+            early = pooled and settings.power == 1  # the mean of a power is not that of the mean
+            pooled_maps = maps.mean(dim=(2, 3), keepdim=True) if early else maps
             reduced: Tensor = model.backbone.reduction(pooled_maps.to(device)).cpu()
+            reduced = reduced.mean(dim=(2, 3), keepdim=True) if pooled else reduced
         return (reduced if pooled else reduced.half()).clone()
 
     inputs.apply(prepare, in_memory=fits(size))

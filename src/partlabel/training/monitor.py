@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.base.terminal import console
+from partlabel.base.wording import worded
 from partlabel.training.run import Run
 
 _SCORES = {"val_mAP": "validation mAP", "ema_val_mAP": "of the averaged weights"}
@@ -74,7 +75,7 @@ class Monitor:
 
     def note(self, message: str) -> None:
         """Print a message."""
-        self.bar.console.print(message, markup=False)
+        self.bar.console.print(worded(message), markup=False)
 
     def member(self, run: Run) -> "Monitor":
         """The monitor of another member of an ensemble."""

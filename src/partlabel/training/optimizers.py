@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from partlabel.base.choices import WHOLE_BATCH, Optimizer
 from partlabel.training.settings import Settings
 
 Groups = list[dict[str, Any]]
@@ -87,12 +88,12 @@ def _history_size(parameters: int) -> int:
     return min(most, max(least, _MEMORY // (8 * max(parameters, 1))))
 
 
-_OPTIMIZERS: dict[str, Callable[[Groups, Settings], torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[Optimizer, Callable[[Groups, Settings], torch.optim.Optimizer]] = {
     "sgd": lambda groups, s: torch.optim.SGD(groups, lr=s.lr, momentum=s.momentum, fused=True),
     "adam": lambda groups, s: torch.optim.Adam(groups, lr=s.lr, fused=True),
     "adamw": lambda groups, s: torch.optim.AdamW(groups, lr=s.lr, fused=True),
     "rmsprop": lambda groups, s: torch.optim.RMSprop(groups, lr=s.lr),
-    "lbfgs": lambda groups, s: WholeBatch(groups, groups[0]["lr"]),
+    WHOLE_BATCH: lambda groups, s: WholeBatch(groups, groups[0]["lr"]),
 }
 
 
@@ -101,7 +102,7 @@ def make_optimizer(
     method_groups: Groups,
     lr: float,
     settings: Settings,
-    name: str | None = None,
+    name: Optimizer | None = None,
 ) -> torch.optim.Optimizer:
     """An optimiser of the model's parameters and the method's own groups.
 
@@ -126,7 +127,7 @@ def make_optimizer(
         *method_groups,
     ]
     groups = [group | {"base_lr": group["lr"]} for group in groups if group["params"]]
-    return _OPTIMIZERS[name or settings.optimizer](groups, settings)
+    return OPTIMIZERS[name or settings.optimizer](groups, settings)
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

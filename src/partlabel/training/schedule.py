@@ -7,7 +7,9 @@ factor on the learning rate. It has no state, so a resumed run needs none.
 import math
 from collections.abc import Callable
 
-Schedule = Callable[[float], float]
+from partlabel.base.choices import Schedule
+
+Curve = Callable[[float], float]
 
 
 def constant(position: float) -> float:
@@ -33,7 +35,7 @@ def onecycle(position: float, rise: float = 0.3, start: float = 1 / 25, end: flo
     return last + (1 - last) * cosine((position - rise) / (1 - rise))
 
 
-SCHEDULES: dict[str, Schedule] = {
+SCHEDULES: dict[Schedule, Curve] = {
     "constant": constant,
     "step": step,
     "cosine": cosine,
@@ -42,7 +44,7 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def factor(name: str, position: float, warmup: float = 0.0, rise: float = 0.3) -> float:
+def factor(name: Schedule, position: float, warmup: float = 0.0, rise: float = 0.3) -> float:
     """The factor on the learning rate at a position.
 
     Args:

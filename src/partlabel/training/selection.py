@@ -1,9 +1,10 @@
-"""The split of a run: which images it trains on, validates on, and reserves for later tests."""
+"""The split of a run: what it trains on, validates on, and reserves for later tests."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,16 @@ from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Rows
 from partlabel.images.folder import ImageFiles, unreadable
 from partlabel.images.matching import describe, spellings
-from partlabel.labels import CHOSEN, HUMAN, LabelTable
+from partlabel.labels import CHOSEN, HUMAN, RANDOM, LabelTable
+from partlabel.labels.groups import Groups
 from partlabel.labels.simulate import HOLDOUT
 from partlabel.training.checkpoint import load_state, save_state
-from partlabel.training.settings import Settings
+from partlabel.training.reserving import draw_reserved, evidence
+from partlabel.training.settings import AUTO, Settings
 
 _VALIDATION = 0.2  # share of the images, if the settings have none
+_RESERVED_IMAGES = 0.5  # share of the images of a split to validate on
+_NOTHING: Rows = np.zeros(0, dtype=np.int64)
 _UNUSED, _TRAIN, _VAL, _RESERVED = range(4)  # the part of each image, as it is stored
 
 
@@ -35,6 +40,9 @@ class Selection:
         train: rows to train on.
         val: rows to choose the epoch and to calibrate on.
         reserved: rows that nothing is chosen on. Guarantees of ``complete`` are tested on them.
+        groups: images that belong together, of all labels; they are in one part, and in one fold.
+        hidden: [m] cells of ``labels`` that nothing is chosen on, in images that are trained or
+            validated on; None if there are none.
     """
 
     labels: LabelTable
@@ -43,17 +51,38 @@ class Selection:
     train: Rows
     val: Rows
     reserved: Rows
+    groups: Groups
+    hidden: NDArray[np.bool_] | None = None
 
-    @property
+    @cached_property
     def table(self) -> LabelTable:
-        """All images, with the classes to learn."""
-        same = self.classes == list(self.labels.classes)
-        return self.labels if same else self.labels.with_classes(self.classes)
+        """All images, with the classes to learn, without the labels that are hidden."""
+        if self.hidden is None:
+            return self.known
+        visible = self.labels.with_cells(self.labels.cells.where(~self.hidden))
+        return self._of_classes(visible)
+
+    @cached_property
+    def known(self) -> LabelTable:
+        """All images, with the classes to learn and all labels that are known."""
+        return self._of_classes(self.labels)
+
+    @cached_property
+    def tested(self) -> LabelTable:
+        """All images, with only those labels that are hidden from training and choosing."""
+        hidden = self.hidden if self.hidden is not None else np.zeros(0, dtype=np.bool_)
+        if not len(hidden):
+            hidden = np.zeros(len(self.labels.cells.values), dtype=np.bool_)
+        return self._of_classes(self.labels.with_cells(self.labels.cells.where(hidden)))
+
+    def _of_classes(self, labels: LabelTable) -> LabelTable:
+        same = self.classes == list(labels.classes)
+        return labels if same else labels.with_classes(self.classes)
 
     @property
     def training(self) -> LabelTable:
         """The training images."""
-        return self.table.subset(self.train)
+        return without_drawn(self.table.subset(self.train))
 
     @property
     def validation(self) -> LabelTable:
@@ -77,13 +106,17 @@ class Selection:
             (other.train, other.val, other.reserved),
             strict=True,
         )
-        return self.classes == other.classes and all(np.array_equal(*pair) for pair in parts)
+        same = self.classes == other.classes and all(np.array_equal(*pair) for pair in parts)
+        return same and self.tested.cells.equals(other.tested.cells)
 
     def save(self, path: Path) -> None:
-        """Write the part of each image."""
+        """Write the part of each image, the groups, and which labels are hidden."""
         part = np.full(len(self.labels), _UNUSED, dtype=np.uint8)
         part[self.train], part[self.val], part[self.reserved] = _TRAIN, _VAL, _RESERVED
-        save_state(path, {"part": torch.from_numpy(part)})
+        state = {"part": part} | ({"group": self.groups.first} if self.groups.groups else {})
+        if self.hidden is not None:
+            state["hidden"] = np.flatnonzero(self.hidden)
+        save_state(path, {name: torch.from_numpy(array) for name, array in state.items()})
 
 
 def load_selection(
@@ -91,34 +124,80 @@ def load_selection(
 ) -> Selection:
     """Read what :meth:`Selection.save` wrote, for these labels."""
     state = load_state(path)
-    part = state.get("part") if isinstance(state, dict) else None
-    if not isinstance(part, torch.Tensor) or part.shape != (len(labels),):
+    state = state if isinstance(state, dict) else {}
+    part, group = state.get("part"), state.get("group", torch.arange(len(labels)))
+    arrays = [one.numpy() for one in (part, group) if isinstance(one, torch.Tensor)]
+    if [array.shape for array in arrays] != [(len(labels),)] * 2:
         raise FileError(path, "does not fit the labels of the run; train again")
-    parts = part.numpy()
+    parts, groups = arrays[0], Groups.of_codes(arrays[1].astype(np.int64))
     train, val, reserved = (np.flatnonzero(parts == number) for number in (_TRAIN, _VAL, _RESERVED))
-    return Selection(labels, classes, side, train, val, reserved)
+    hidden, cells = state.get("hidden"), len(labels.cells.values)
+    mask = None
+    if isinstance(hidden, torch.Tensor):
+        positions = hidden.numpy()
+        if len(positions) and not (positions.min() >= 0 and positions.max() < cells):
+            raise FileError(path, "does not fit the labels of the run; train again")
+        mask = np.zeros(cells, dtype=np.bool_)
+        mask[positions] = True
+    return Selection(labels, classes, side, train, val, reserved, groups, mask)
 
 
-def select(labels: LabelTable, settings: Settings) -> Selection:
-    """Decide what to train and validate on, and what to reserve."""
+def select(labels: LabelTable, settings: Settings, groups: Groups | None = None) -> Selection:
+    """Decide what to train and validate on, and what to reserve.
+
+    Args:
+        groups: images of the labels that belong together; None if every image is on its own.
+    """
+    groups = Groups.none(len(labels)) if groups is None else groups
     side = None if settings.side is None else side_classes(labels, settings.side)
     table = labels
     if side is not None:
         if len(side) == len(labels.classes):
             raise InputError(f"--side {' '.join(settings.side or [])}: leaves no class to learn")
         table = labels.with_classes([name for name in labels.classes if name not in set(side)])
-    train, val = _split(table, settings)
+    train, val, held_out = _split(table, settings, groups)
     if not len(train):
         raise InputError("there are no images to train on")
+    if held_out and has_both_kinds(evidence(table.subset(val))):
+        table = _without_empty(table, train, val, drop=settings.drop_empty)
+        share = _RESERVED_IMAGES if settings.reserve is None else settings.reserve
+        reserved, val = cut(table, val, share, key(settings.seed, "reserved"), groups)
+        return Selection(labels, list(table.classes), side, train, val, reserved, groups)
+    hidden = np.zeros(0, dtype=np.bool_)
+    if settings.reserve != 0:
+        hidden = _hide(labels, table, np.concatenate([train, val]), settings)
+        parts = labels, list(table.classes), side, train, val, _NOTHING, groups
+        table = Selection(*parts, hidden).table
     table = _without_empty(table, train, val, drop=settings.drop_empty)
-    # without labels of both kinds no guarantee can be tested, so no image is reserved
-    share = settings.reserve if has_both_kinds(by_humans(table.subset(val))) else 0.0
-    reserved, val = cut(table, val, share, key(settings.seed, "reserved"))
-    return Selection(labels, list(table.classes), side, train, val, reserved)
+    kept = hidden if hidden.any() else None
+    return Selection(labels, list(table.classes), side, train, val, _NOTHING, groups, kept)
 
 
-def _split(table: LabelTable, settings: Settings) -> tuple[Rows, Rows]:
-    """Rows to train on, and rows to validate on."""
+def _hide(
+    labels: LabelTable, table: LabelTable, rows: Rows, settings: Settings
+) -> NDArray[np.bool_]:
+    """[m] the cells of all labels that are reserved, of the classes of a table."""
+    learned = np.isin(np.arange(len(labels.classes)), labels.classes.find(table.classes))
+    hidden = np.zeros(len(labels.cells.values), dtype=np.bool_)
+    # auto scores each image by models that were not trained on it, which can test too
+    crossed = settings.method == AUTO
+    reserved = draw_reserved(table, rows, settings.seed, settings.reserve, all_or_none=crossed)
+    hidden[learned[labels.cells.columns]] = reserved
+    return hidden
+
+
+def _split(table: LabelTable, settings: Settings, groups: Groups) -> tuple[Rows, Rows, bool]:
+    """Rows to train on, rows to validate on, and whether the latter are a split of their own."""
+    rows, val = _given_parts(table, settings)
+    if len(val) or settings.val_split is not None:
+        return rows, val, True
+    share = _share(settings, evidence(table.subset(rows)))
+    val, train = cut(table, rows, share, key(settings.seed, "validation"), groups)
+    return train, val, False
+
+
+def _given_parts(table: LabelTable, settings: Settings) -> tuple[Rows, Rows]:
+    """Rows to train on, and rows to validate on if they are a split of their own."""
     names = table.split_names
     split = settings.split or ("train" if "train" in names else None)
     has_holdout = HOLDOUT in names and split != HOLDOUT and settings.val is None
@@ -127,17 +206,20 @@ def _split(table: LabelTable, settings: Settings) -> tuple[Rows, Rows]:
     if val_split is not None:
         val = np.flatnonzero(table.in_split(val_split))
         return np.setdiff1d(rows, val), val
-    val, train = cut(table, rows, _share(settings), key(settings.seed, "validation"))
-    return train, val
+    return rows, np.empty(0, dtype=np.int64)
 
 
-def _share(settings: Settings) -> float:
-    return _VALIDATION if settings.val is None else settings.val
+def _share(settings: Settings, labels: LabelTable) -> float:
+    """The share of the images to validate on; ``labels`` are those that can judge a model."""
+    if settings.val is not None:
+        return settings.val
+    # auto holds out each image in turn, so that all of them train and validate
+    return 0.0 if settings.method == AUTO and has_both_kinds(labels) else _VALIDATION
 
 
 def _without_empty(table: LabelTable, train: Rows, val: Rows, *, drop: bool) -> LabelTable:
     """The table without classes that are present in no training image; an error unless ``drop``."""
-    present = table.subset(train).counts().present
+    present = without_drawn(table.subset(train)).counts().present
     empty = [name for name, number in zip(table.classes, present, strict=True) if not number]
     if not empty:
         return table
@@ -164,6 +246,11 @@ def not_chosen(table: LabelTable) -> LabelTable:
     return table.with_cells(table.cells.where(table.cells.asked_or_not() != CHOSEN))
 
 
+def without_drawn(table: LabelTable) -> LabelTable:
+    """The labels to train on. Answers to questions drawn at random are kept for testing."""
+    return table.with_cells(table.cells.where(table.cells.asked_or_not() != RANDOM))
+
+
 def has_both_kinds(table: LabelTable) -> bool:
     """Whether some label is known to be present, and some label to be absent."""
     counts = table.counts()
@@ -171,12 +258,25 @@ def has_both_kinds(table: LabelTable) -> bool:
 
 
 def cut(
-    table: LabelTable, rows: NDArray[np.int64], share: float, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A random share of these rows, and the other rows."""
-    order = np.argsort(uniform(seed, keys(table.ids.take(rows))), kind="stable")
-    number = round(share * len(rows))
-    return np.sort(rows[order[:number]]), np.sort(rows[order[number:]])
+    table: LabelTable, rows: Rows, share: float, seed: int, groups: Groups | None = None
+) -> tuple[Rows, Rows]:
+    """A random share of these rows, and the other rows; a group is in one of the two.
+
+    Groups come in a random order, and each goes to the share if it has room for all of its images:
+    a group that is larger than the share is never in it.
+    """
+    draws = uniform(seed, keys(table.ids.take(rows)))
+    unit = np.arange(len(rows)) if groups is None else groups.part(rows).first
+    np.minimum.at(draws, unit, draws.copy())  # a group comes where the first of its images does
+    room, chosen = round(share * len(rows)), np.zeros(len(rows), dtype=np.bool_)
+    sizes = np.bincount(unit, minlength=len(rows))
+    for first in np.unique(unit)[np.argsort(draws[np.unique(unit)], kind="stable")]:
+        if sizes[first] <= room:
+            chosen[first] = True
+            room -= sizes[first]
+        if not room:
+            break
+    return np.sort(rows[chosen[unit]]), np.sort(rows[~chosen[unit]])
 
 
 def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:
@@ -199,8 +299,8 @@ def _refuse_shared_files(files: ImageFiles, names: list[str], paths: list[Path])
         raise FileError(
             files.folder,
             f"{count(len(shared), 'file')} with more than one image of the labels, such as "
-            f"{shared[0].name} with {some(same)}; give each file one name, so that its labels are "
-            "one row",
+            f"{shared[0].name} with {some(same)}; join their rows with `partlabel convert LABELS "
+            "NEW --images DIR`",
         )
 
 

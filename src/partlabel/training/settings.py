@@ -3,32 +3,59 @@
 This file imports no torch, so that ``partlabel train --help`` answers at once.
 """
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from partlabel.base.choices import DEFAULT_BACKBONE, Optimizer, Schedule
+
 Frozen = Literal["nothing", "lower", "all"]
-Optimizer = Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"]
 Precision = Literal["32", "bf16", "16"]
-Schedule = Literal["constant", "step", "cosine", "onecycle", "plateau"]
 Keep = Literal["best", "best-of-all", "last"]
 
-DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 AUTO = "auto"  # the method that tries others and combines the best
 NO_BACKBONE = "none"  # of a training on features
 
 
-def _setting(default: Any, panel: str, description: str, **limits: Any) -> Any:
-    """A field with the panel of ``--help`` that it is shown in."""
-    return Field(default, description=description, json_schema_extra={"panel": panel}, **limits)
+class Panel(StrEnum):
+    """What settings are about; each is a panel of ``--help``."""
+
+    METHOD = "Method"
+    NETWORK = "Network"
+    OPTIMISATION = "Optimisation"
+    IMAGES = "Images"
+    EXECUTION = "Execution"
 
 
-def panel_of(field: FieldInfo) -> str:
-    """The panel of ``--help`` that a setting is shown in."""
+def _setting(
+    default: Any, panel: str, description: str, *, default_text: str | None = None, **limits: Any
+) -> Any:
+    """A field with the panel of ``--help`` that it is shown in, and what the help says about it.
+
+    Args:
+        default_text: what the default means, if the value itself does not say it.
+    """
+    extra: dict[str, Any] = {"panel": panel, "default": default_text}
+    return Field(default, description=description, json_schema_extra=extra, **limits)
+
+
+def panel_of(field: FieldInfo) -> Panel:
+    """What a setting is about."""
     assert isinstance(field.json_schema_extra, dict)
-    return str(field.json_schema_extra["panel"])
+    return Panel(str(field.json_schema_extra["panel"]))
+
+
+def default_text_of(field: FieldInfo) -> str | None:
+    """The default of a setting in words; None if there is nothing to say."""
+    assert isinstance(field.json_schema_extra, dict)
+    text = field.json_schema_extra["default"]
+    if text is not None:
+        return str(text)
+    has_value = field.default is not None and field.default is not False and field.default != {}
+    return str(field.default) if has_value else None
 
 
 class Settings(BaseModel):
@@ -70,8 +97,9 @@ class Settings(BaseModel):
     head: str | None = _setting(
         None,
         "Method",
-        "linear (mean of the feature map), weldon or saliency (pooled class maps), or decoder (one "
-        "query per class), for methods without a head of their own. (default: linear)",
+        "linear (mean of the feature map), weldon, saliency or boosted (pooled class maps), or "
+        "decoder (one query per class), for methods without a head of their own.",
+        default_text="linear",
     )
     head_options: dict[str, Any] = _setting(
         {}, "Method", "key=value: a setting of the head, such as k=3; may be repeated."
@@ -103,7 +131,8 @@ class Settings(BaseModel):
         None,
         "Network",
         "With --unfreeze last: train this many last blocks of a network whose blocks are equal, "
-        "such as a Vision Transformer. (default: 2)",
+        "such as a Vision Transformer.",
+        default_text="2",
         ge=1,
     )
     reduce: int | None = _setting(
@@ -113,18 +142,27 @@ class Settings(BaseModel):
         "generalises better, with a weight decay of about 3e-2 and a learning rate of 3e-3.",
         ge=1,
     )
+    power: float = _setting(
+        1.0,
+        "Network",
+        "With --reduce: find the components of this power of the features. 0.5, their square root, "
+        "often generalises better.",
+        gt=0,
+        le=1,
+    )
     view_bank: int | None = _setting(
         None,
         "Network",
         "With --frozen or --unfreeze last: cache this many strongly augmented copies and one "
-        "mirrored copy per training image, for methods that compare views. (default: 2 for those)",
+        "mirrored copy per training image, for methods that compare views.",
+        default_text="2 for those",
         ge=1,
     )
     size: int = _setting(
         224,
         "Network",
-        "Image size in pixels; images are squashed to a square. (default: 224, or the nearest size "
-        "that the backbone can take)",
+        "Image size in pixels; images are squashed to a square.",
+        default_text="224, or the nearest size that the backbone can take",
         ge=16,
         le=4096,
     )
@@ -143,7 +181,7 @@ class Settings(BaseModel):
         "converges in a few epochs: often better, and needs a --weight-decay such as 1e-3.",
     )
     lr: float = _setting(
-        1e-3, "Optimisation", "Learning rate. (default: 0.001, or 1 with lbfgs)", gt=0
+        1e-3, "Optimisation", "Learning rate.", default_text="0.001, or 1 with lbfgs", gt=0
     )
     weight_decay: float = _setting(
         0.0, "Optimisation", "Weight decay, not on biases and norms.", ge=0
@@ -171,7 +209,7 @@ class Settings(BaseModel):
         0.0, "Optimisation", "Share of the steps in which the learning rate rises.", ge=0, le=1
     )
     clip: float | None = _setting(
-        None, "Optimisation", "Largest norm of the gradient. (default: no limit)", gt=0
+        None, "Optimisation", "Largest norm of the gradient.", default_text="no limit", gt=0
     )
     ema: float | None = _setting(
         None,
@@ -193,28 +231,42 @@ class Settings(BaseModel):
     seed: int = _setting(0, "Optimisation", "Seed of every random choice.")
 
     split: str | None = _setting(
-        None, "Images", "Split to train on. (default: train if there is one, else all images)"
+        None, "Images", "Split to train on.", default_text="train if there is one, else all images"
     )
     val: float | None = _setting(
         None,
         "Images",
-        "Share of the split to validate on. (default: 0.2, or the split holdout if there is one)",
+        "Share of the split to validate on.",
+        default_text="0.2, or the split holdout if there is one",
         ge=0,
         lt=1,
     )
     val_split: str | None = _setting(
         None,
         "Images",
-        "Split to validate on, instead of a share of the split to train on. (default: holdout if "
-        "there is one)",
+        "Split to validate on, instead of a share of the split to train on.",
+        default_text="holdout if there is one",
     )
-    reserve: float = _setting(
-        0.5,
+    reserve: float | None = _setting(
+        None,
         "Images",
-        "Share of the validation images that nothing is chosen on: `complete` tests its guarantees "
-        "on them.",
+        "Share of the known labels that are neither trained nor chosen on: `complete` tests its "
+        "guarantees on them. With a split to validate on, a share of its images instead. (default: "
+        "as many labels as a guarantee of 95% needs, or half of the images)",
         ge=0,
         lt=1,
+    )
+    group: str | None = _setting(
+        None,
+        "Images",
+        "Images with the same value in this column of the label file, or in a file image,group, "
+        "stay on one side of every split: those of a patient, a camera, a scene.",
+    )
+    split_duplicates: bool = _setting(
+        False,
+        "Images",
+        "Do not look for near-duplicates.",
+        default_text="they stay on one side of every split",
     )
     drop_empty: bool = _setting(
         False, "Images", "Leave out classes that are present in no training image."
@@ -229,7 +281,8 @@ class Execution(BaseModel):
     cache: Path | None = _setting(
         None,
         "Execution",
-        "Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)",
+        "Folder of cached features.",
+        default_text="PARTLABEL_CACHE, or the user's cache folder",
     )
     device: str = _setting(
         "auto", "Execution", "auto, cpu, cuda, mps, or one of several GPUs, such as cuda:1."
@@ -243,8 +296,8 @@ class Execution(BaseModel):
     workers: int | None = _setting(
         None,
         "Execution",
-        "Processes that decode images. (default: one less than there are cores, at most 8; none "
-        "for a few images)",
+        "Processes that decode images.",
+        default_text="one less than there are cores, at most 8; none for a few images",
         ge=0,
     )
     cache_pixels: bool = _setting(

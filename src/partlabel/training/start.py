@@ -9,9 +9,10 @@ from partlabel.base.errors import FileError
 from partlabel.models import Classifier
 from partlabel.models.heads.graph import Refined
 from partlabel.training.checkpoint import load_state
-from partlabel.training.run import Record, Run
+from partlabel.training.run import Run
+from partlabel.training.run_record import Record
 
-_SAME = ("backbone", "weights", "frozen", "reduce", "size")
+_SAME = ("backbone", "weights", "frozen", "reduce", "power", "size")
 
 
 def start_from(folder: str, model: Classifier, record: Record) -> None:
@@ -33,6 +34,8 @@ def start_from(folder: str, model: Classifier, record: Record) -> None:
         raise FileError(folder, "has other classes, so no training can start from it")
     for name in _SAME:
         theirs, ours = getattr(run.settings, name), getattr(record.settings, name)
+        if name == "frozen" and theirs == "all":  # its backbone is as it was: only the head is new
+            continue
         if theirs != ours:
             raise FileError(
                 folder, f"has {name} {theirs}, and this training {ours}; use the same for both"

@@ -107,12 +107,8 @@ class Steps:
         with torch.no_grad():
             figures = _numbers(self._loss(batch, progress.total_steps))
         first, final = costs[0] + penalty, figures["loss"] + optimizer.penalty()
-        tolerance = _CONVERGED * max(abs(final), 1e-6)
-        # the same cost as at the end of the last epoch: neither labels nor views have changed
-        before = math.inf if progress.final_cost is None else progress.final_cost
         is_settled = self.objective.method.is_settled(progress.epoch)
-        unchanged = is_settled and abs(first - before) <= tolerance
-        progress.converged = unchanged and first - final <= tolerance
+        progress.converged = is_settled and has_converged(progress.final_cost, first, final)
         progress.final_cost = final
         return figures
 
@@ -153,6 +149,18 @@ class Steps:
                 "set a larger --size or --batch, or --frozen"
             ) from error
         return parts
+
+
+def has_converged(before: float | None, first: float, final: float) -> bool:
+    """Whether an epoch on all images at once has brought nothing more.
+
+    Args:
+        before: the cost at the end of the last epoch; None in the first one. It is another one than
+            the first cost of this epoch if labels or views have changed.
+        first, final: the cost at the beginning and at the end of this epoch.
+    """
+    tolerance = _CONVERGED * max(abs(final), 1e-6)
+    return before is not None and abs(first - before) <= tolerance >= first - final
 
 
 def _numbers(parts: dict[str, Tensor]) -> Figures:

@@ -15,13 +15,14 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from partlabel.base.choices import WHOLE_BATCH
 from partlabel.base.errors import FileError, JobError, PartlabelError, StoppedError, some
 from partlabel.base.interruption import interruptible
 from partlabel.base.randomness import key
 from partlabel.images.batches import Batch, Inputs, Rows
 from partlabel.images.views import seed_generator
 from partlabel.learning.extensions import FollowsStages, HasTeacher, LooksAhead
-from partlabel.learning.methods import WHOLE_BATCH, Method, Stage
+from partlabel.learning.methods import Method, Stage
 from partlabel.metrics import evaluate
 from partlabel.models import Classifier
 from partlabel.models.prediction import Forward, Predictions, collect_scores, iterate_logits

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from partlabel.base.errors import InputError
-from partlabel.training.settings import AUTO, Settings, panel_of
+from partlabel.training.settings import AUTO, Panel, Settings, panel_of
 
 _OWN = ("method", "budget", "folds", "single", "seed")
 _NETWORK = ("backbone", "weights", "frozen", "size", "precision")
@@ -15,14 +15,16 @@ DESCRIPTION = """Tries several methods on the features of a frozen backbone, and
 Candidates are compared on a fully labelled split 'holdout', or by cross-fitting: each part of the
 training images is scored by models that were trained on the others. The result is one run.
 
-    --budget small|medium|large|N   the number of trainings: 20, 80, 200 or N
+    --budget small|medium|large|N   the number of trainings: 24, 120, 300 or N
     --folds K                       the number of parts
-    --single                        keep the best candidate only"""
+    --single                        keep the best candidate only
+    --unfreeze last|all             then train the backbone with the best method, from its linear
+                                    head; kept only if the validation mAP is higher"""
 
 AUTO_SETTINGS = [
     name
     for name, field in Settings.model_fields.items()
-    if name in (*_OWN, *_NETWORK) or panel_of(field) == "Images"
+    if name in (*_OWN, *_NETWORK) or panel_of(field) is Panel.IMAGES
 ]
 
 
@@ -40,14 +42,14 @@ def check_auto(arguments: Mapping[str, Any]) -> dict[str, Any]:
                 f"{option.replace('_', '-')} has no effect with --method auto, which chooses it; "
                 "name another --method to set it"
             )
-    if values.get("frozen", "all") not in ("all", True) or arguments.get("frozen") is False:
-        raise InputError(
-            "--unfreeze has no effect with --method auto, which works on the features of a frozen "
-            "backbone; name another --method to train the backbone"
-        )
+    frozen = arguments.get("frozen")
+    if frozen in (None, True):
+        frozen = "all"
+    elif frozen is False:
+        frozen = "nothing"
     if "val" in values and "val_split" in values:
         raise InputError("--val has no effect with --val-split")
     if isinstance(values.get("budget"), int):  # a number in a YAML file
         values["budget"] = str(values["budget"])
     # a class that is present in no training image is left out, and named
-    return {**values, "method": AUTO, "frozen": "all", "drop_empty": True}
+    return {**values, "method": AUTO, "frozen": frozen, "drop_empty": True}

@@ -4,6 +4,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,11 @@ from numpy.typing import NDArray
 from partlabel.base.errors import InputError, JobError, count
 from partlabel.labels import LabelTable
 from partlabel.metrics import evaluate
-from partlabel.metrics.calibration import balanced_thresholds
 from partlabel.models import Classifier
 from partlabel.models.prediction import InputSource
 from partlabel.training.auto.comparison import Comparison
-from partlabel.training.auto.criterion import Criterion, mean
-from partlabel.training.auto.folds import make_folds
+from partlabel.training.auto.criterion import Criterion, fairly_known, mean
+from partlabel.training.auto.folds import Folds, make_folds
 from partlabel.training.auto.greedy import Logits, choose_weights, spread
 from partlabel.training.auto.leaderboard import (
     Line,
@@ -34,13 +34,15 @@ from partlabel.training.auto.search import Search
 from partlabel.training.auto.trials import Laboratory, Trial
 from partlabel.training.checkpoint import save_state
 from partlabel.training.monitor import Monitor
-from partlabel.training.run import Record, Run
+from partlabel.training.run import Run
+from partlabel.training.run_record import Record, decision_figures
 from partlabel.training.selection import Selection, by_humans
 
-BUDGETS = {"small": 20, "medium": 80, "large": 200}  # trainings
-_MEMBERS = 5  # of an ensemble, at most
+BUDGETS = {"small": 24, "medium": 120, "large": 300}  # trainings
+_MEMBERS = 8  # of an ensemble, at most
+_OF_A_KIND = 2  # candidates of the same method and head to choose members from
 _SCREENING = 2  # folds that candidates are compared on first
-_SECONDS = 4e-8  # of a training, per image, feature and class
+_SECONDS = 6e-9  # of a training with a linear head, per image, feature and class
 
 
 def fit_members(
@@ -74,14 +76,17 @@ def fit_members(
     model.head = combine(heads, members, material.reduction)
     save_state(run.folder / "best.safetensors", model.trained_weights())
     if comparison.folds is not None:
-        parts = {"rows": material.rows, "logits": held_out}
+        parts = {"rows": material.rows, "logits": held_out, "folds": comparison.folds}
         state = {name: torch.from_numpy(part) for name, part in parts.items()}
         save_state(run.folder / "out_of_fold.safetensors", state)
     shares = {one: member.share for one, member in zip(trials, members, strict=True)}
     write_leaderboard(run.folder, _leaderboard(comparison, shares))
-    factors = [member.factor for member in members]
-    logits = sum_of([trial.logits.numpy() for trial in trials.values()], factors)
-    outcome = _outcome(logits, material.val)
+    if comparison.folds is not None and not len(material.val):
+        outcome = _outcome(held_out.astype(np.float64), by_humans(material.training))
+    else:
+        factors = [member.factor for member in members]
+        logits = sum_of([trial.logits.numpy() for trial in trials.values()], factors)
+        outcome = _outcome(logits, material.val)
     return record.model_copy(update={**outcome, "members": members, "finished": True})
 
 
@@ -92,14 +97,15 @@ def _comparison(laboratory: Laboratory, material: Material, monitor: Monitor) ->
     if material.on_holdout:
         criterion = Criterion(material.val.dense(), "the holdout split")
         return Comparison(laboratory, criterion, None, train, scored, monitor)
-    if train < settings.folds:
+    if material.groups.units < settings.folds:
+        grouped = f" in {count(material.groups.units, 'group')}" if material.groups.groups else ""
         raise InputError(
-            f"{count(train, 'training image')} cannot be cut into {settings.folds} folds; label "
-            "more images, or name a --method"
+            f"{count(train, 'training image')}{grouped} cannot be cut into {settings.folds} folds; "
+            "label more images, name a --method, or take fewer --folds"
         )
-    folds = make_folds(material.training, settings.folds, settings.seed)
+    folds = make_folds(material.training, settings.folds, settings.seed, material.groups)
     held_out = f"each of {settings.folds} folds of the training images"
-    criterion = Criterion(by_humans(material.training).dense(), held_out)
+    criterion = Criterion(fairly_known(by_humans(material.training)).dense(), held_out)
     return Comparison(laboratory, criterion, folds, train, scored, monitor)
 
 
@@ -109,7 +115,10 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
     settings = laboratory.settings
     has_absent = bool((material.evidence.counts().absent > 0).mean() >= 0.5)
     recipes = make_portfolio(
-        material.training, has_absent=has_absent, components=material.components
+        material.training,
+        has_absent=has_absent,
+        components=material.components,
+        units=material.units,
     )
     parts = comparison.parts
     wanted = BUDGETS.get(settings.budget) or int(settings.budget)
@@ -119,7 +128,8 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
     monitor.note(comparison.criterion.describe())
     images, classes = laboratory.table.shape
     work = images * classes * laboratory.backbone.channels * budget
-    minutes = max(1, round(_SECONDS * work * float(np.mean([r.cost for r in recipes])) / 60))
+    costs = [one.cost for r in recipes for one in (r, r.on_maps) if one is not None]
+    minutes = max(1, round(_SECONDS * work * float(np.mean(costs)) / 60))
     monitor.note(
         f"trying {count(len(recipes), 'recipe')} in at most {count(budget, 'training')}, about "
         f"{minutes:,} min, with {material.size / 1e6:,.0f} MB of features in memory"
@@ -139,9 +149,10 @@ def _choose(
 ) -> tuple[list[MemberRecord], dict[Candidate, Trial], Logits]:
     """The members, their trainings on all training images, and their held-out logits together."""
     settings = comparison.laboratory.settings
+    finished = _varied(comparison, finished)
     logits = [comparison.logits(candidate) for candidate in finished]
     most = 1 if settings.single else _MEMBERS
-    weights = choose_weights(logits, comparison.criterion, most)
+    weights = choose_weights(logits, comparison.criterion, most, settings.seed)
     spreads = [spread(part) for part in logits]
     scale = float(weights @ np.array(spreads))  # of the sum, as that of its members
     trials, members = {}, []
@@ -158,7 +169,44 @@ def _choose(
     used = np.flatnonzero(weights)
     total = np.sum([weights[n] * scale / spreads[n] * logits[n] for n in used], axis=0)
     _describe_choice(comparison, finished, len(members), total)
+    if comparison.folds is not None:
+        total = _without_own_labels(comparison, logits, most, scale)
     return members, trials, total
+
+
+def _without_own_labels(
+    comparison: Comparison, logits: Sequence[Logits], most: int, scale: float
+) -> Logits:
+    """Held-out logits, of which those of a fold are weighted by the labels of other folds alone.
+
+    So no label has an influence on the logits of its own image, and known labels can test them.
+    """
+    assert comparison.folds is not None
+    seed = comparison.laboratory.settings.seed
+    total = np.empty_like(logits[0])
+    for fold in range(comparison.parts):
+        held, others = (np.flatnonzero(part) for part in _two_parts(comparison.folds, fold))
+        parts = [part[others] for part in logits]
+        weights = choose_weights(parts, partial(comparison.criterion, rows=others), most, seed)
+        factors = weights * scale / np.array([spread(part) for part in parts])
+        total[held] = np.sum(
+            [factors[n] * logits[n][held] for n in np.flatnonzero(weights).tolist()], axis=0
+        )
+    return total
+
+
+def _two_parts(folds: Folds, fold: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return folds == fold, folds != fold
+
+
+def _varied(comparison: Comparison, finished: Sequence[Candidate]) -> list[Candidate]:
+    """The best candidates of each kind: those that differ only a little add little to another."""
+    ranked = sorted(finished, key=lambda one: -comparison.lines[one].score)
+    kinds: dict[tuple[object, ...], list[Candidate]] = {}
+    for one in ranked:
+        kind = (one.recipe.method, one.recipe.head, one.recipe.power, bool(one.teachers))
+        kinds.setdefault(kind, []).append(one)
+    return [one for same in kinds.values() for one in same[:_OF_A_KIND]]
 
 
 def _describe_choice(
@@ -166,7 +214,7 @@ def _describe_choice(
 ) -> None:
     """Say what was chosen, and how to train the best single candidate again."""
     scores = {one: comparison.lines[one].score for one in finished}
-    plain = [one for one in finished if one.teacher is None]  # one command trains it
+    plain = [one for one in finished if not one.teachers]  # one command trains it
     best = max(plain, key=lambda one: scores[one])
     command = command_for(best.settings(comparison.laboratory.settings))
     comparison.monitor.note(
@@ -193,15 +241,14 @@ def sum_of(logits: Sequence[Logits], factors: Sequence[float]) -> NDArray[np.flo
 
 
 def _outcome(logits: NDArray[np.float64], val: LabelTable) -> dict[str, object]:
-    """Thresholds and mAP on the validation images."""
+    """mAP, thresholds and calibration on the validation images."""
     if not len(val):
-        return {"best_val_mAP": None, "thresholds": []}
+        return {"best_val_mAP": None}
     scores = 1 / (1 + np.exp(-logits))
     score = evaluate(scores, val)["mAP"]
-    thresholds = balanced_thresholds(scores, val.dense()).tolist()
     return {
         "best_val_mAP": None if math.isnan(score) else score,
-        "thresholds": [None if math.isnan(value) else value for value in thresholds],
+        **decision_figures(scores, val.dense()),
     }
 
 

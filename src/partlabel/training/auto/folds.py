@@ -4,16 +4,20 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Rows
 from partlabel.labels import LabelTable
+from partlabel.labels.groups import Groups
 
 Folds = NDArray[np.int64]
 
 
-def make_folds(table: LabelTable, number: int, seed: int) -> Folds:
+def make_folds(table: LabelTable, number: int, seed: int, groups: Groups | None = None) -> Folds:
     """The fold of each image, from 0 to ``number`` - 1.
+
+    Groups come first, each as a whole, to the fold that has fewest of the labels they have.
 
     Images with a rare kind of label (a class that is known to be present, or known to be absent)
     are dealt out first, each kind in turn to the folds that have fewest labels of it. A kind with
@@ -24,16 +28,44 @@ def make_folds(table: LabelTable, number: int, seed: int) -> Folds:
         table: the training images.
         number: of folds.
         seed: of the order in which the images of a kind are dealt out.
+        groups: training images that belong together; None if every image is on its own.
     """
     draws = uniform(key(seed, "folds"), keys(table.ids))
     order = np.argsort(draws, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     folds = np.full(len(table), -1, dtype=np.int64)
+    if groups is not None and groups.groups:
+        _place_groups(folds, table, groups, place, number)
     for rows in _kinds(table):
         _deal(folds, rows[np.argsort(place[rows])], number)
     _deal(folds, order, number)
     return folds
+
+
+def _place_groups(
+    folds: Folds, table: LabelTable, groups: Groups, place: Rows, number: int
+) -> None:
+    """Give each group of several images a fold: those with the largest share of a kind first."""
+    cells = table.cells.where(table.cells.values != 0)
+    kind = 2 * cells.columns.astype(np.int64) + (cells.values > 0)
+    ones, shape = np.ones(len(kind)), (len(table), 2 * len(table.classes) + 1)
+    images = np.arange(len(table))  # the last kind is that of all images
+    rows = np.concatenate([groups.first[cells.rows], groups.first[images]])
+    columns = np.concatenate([kind, np.full(len(images), shape[1] - 1)])
+    counts = sparse.csr_array((np.r_[ones, np.ones(len(images))], (rows, columns)), shape=shape)
+    counts.sum_duplicates()
+    shares = counts.multiply(1 / np.maximum(counts.sum(axis=0), 1)).tocsr()
+    firsts = np.unique(groups.first[groups.sizes > 1])
+    largest = shares[firsts].max(axis=1).toarray().ravel()
+    have, fold_of = np.zeros((number, shape[1])), np.full(len(table), -1, dtype=np.int64)
+    for first in firsts[np.lexsort((place[firsts], -largest))]:
+        own = slice(shares.indptr[first], shares.indptr[first + 1])
+        kinds, share = shares.indices[own], shares.data[own]
+        fold = int(np.argmin(have[:, kinds] @ share))
+        have[fold, kinds] += share
+        fold_of[first] = fold
+    folds[:] = fold_of[groups.first]
 
 
 def _kinds(table: LabelTable) -> Iterator[Rows]:

@@ -1,69 +1,87 @@
-"""Choose the weights of an ensemble, one model at a time.
+"""Choose the weights of an ensemble, one model at a time, on many halves of the images.
 
 [1] Caruana et al., Ensemble Selection from Libraries of Models, ICML 2004.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Logits = NDArray[np.float32]
-Criterion = Callable[[Logits], NDArray[np.float64]]  # logits [n, C] to figures of classes [C]
+from partlabel.images.batches import Rows
 
-_STEPS = 20
+Logits = NDArray[np.float32]
+
+
+class Criterion(Protocol):
+    """Figures, of classes or of labels, of logits [n, C]."""
+
+    def __call__(self, logits: Logits, rows: Rows | None = None) -> NDArray[np.float64]:
+        """Logits of all images, or of ``rows`` alone."""
+
+
+_HALVES = 8  # of the images, on each of which an ensemble is chosen
+_STEPS = 10  # models that are added for a half, each as often as it helps
 _LEAST_STEP = 1e-4  # increase of the criterion that is worth a further step
-_LEAST_GAIN = 1e-3  # increase over the best single model that is worth an ensemble
-_ERRORS = 0.5  # standard errors that this increase must exceed too
+_LIBRARY = 16  # models, at most, that are chosen from: the best ones
 
 
 def choose_weights(
-    logits: Sequence[Logits], criterion: Criterion, most: int
+    logits: Sequence[Logits], criterion: Criterion, most: int, seed: int = 0
 ) -> NDArray[np.float64]:
     """The weight of each model in the ensemble, in total 1.
 
     Starts from the best model, and adds in each step the model, which may be in already, that
-    increases the mean of the criterion most. Each model's logits are divided by their standard
-    deviation first. The ensemble is kept only if it is better than the best single model by more
-    than half a standard error of the difference over classes: a mean of models is seldom worse than
-    the best of them, so little evidence is enough.
+    increases the mean of the criterion most. This is done on several random halves of the images,
+    and weights are the means over these: a choice on few labels is noisy, and a mean of choices
+    less so. Each model's logits are divided by their standard deviation first. The best single
+    model is no yardstick: as the best of many, its figure is too good.
 
     Args:
         logits: [n, C] of each model.
-        criterion: the figure of each class, NaN where it has none.
+        criterion: figures whose mean is to be increased, NaN for none.
         most: models in the ensemble.
+        seed: of the halves.
     """
     scaled = [part / spread(part) for part in logits]
-    single = [criterion(part) for part in scaled]
-    best = int(np.argmax([np.nanmean(figures) for figures in single]))
-    picks = _add_models(scaled, criterion, best, float(np.nanmean(single[best])), most)
-    total = np.mean([scaled[pick] for pick in picks], axis=0)
-    if not is_better(criterion(total), single[best]):
-        picks = [best]
-    return np.bincount(picks, minlength=len(logits)) / len(picks)
+    single = [mean_of(criterion(part)) for part in scaled]
+    ranked = sorted(range(len(logits)), key=lambda n: -single[n])
+    weights = np.zeros(len(logits))
+    if most == 1:
+        weights[ranked[0]] = 1.0
+        return weights
+    library = ranked[:_LIBRARY]
+    rng = np.random.default_rng(seed)
+    for _ in range(_HALVES):
+        half = np.sort(rng.permutation(len(scaled[0]))[: -(-len(scaled[0]) // 2)])
+        picks = add_models([scaled[n][half] for n in library], partial(criterion, rows=half))
+        for pick in picks:
+            weights[library[pick]] += 1 / len(picks)
+    weights[np.argsort(-weights, kind="stable")[most:]] = 0
+    return np.asarray(weights / weights.sum())
 
 
-def _add_models(
-    scaled: list[Logits], criterion: Criterion, first: int, score: float, most: int
+def add_models(
+    scaled: Sequence[Logits], criterion: Callable[[Logits], NDArray[np.float64]]
 ) -> list[int]:
-    picks, total = [first], scaled[first]
+    """The models in the order in which they are added, each step being the best one."""
+    picks: list[int] = []
+    total, score = np.zeros_like(scaled[0]), -np.inf
     while len(picks) < _STEPS:
-        allowed = range(len(scaled)) if len(set(picks)) < most else sorted(set(picks))
-        scores = {n: float(np.nanmean(criterion(total + scaled[n]))) for n in allowed}
-        pick = max(scores, key=lambda n: scores[n])
+        scores = [mean_of(criterion(total + part)) for part in scaled]
+        pick = int(np.argmax(scores))
         if scores[pick] < score + _LEAST_STEP:
             break
         picks, total, score = [*picks, pick], total + scaled[pick], scores[pick]
-    return picks
+    return picks or [0]
 
 
-def is_better(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> bool:
-    """Whether figures of classes are higher by half a standard error, and by 0.1 points."""
-    gain = (ours - theirs)[~np.isnan(ours - theirs)]
-    if not len(gain):
-        return False
-    error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-    return bool(gain.mean() > max(_ERRORS * error, _LEAST_GAIN))
+def mean_of(figures: NDArray[np.float64]) -> float:
+    """The mean over what has a figure; minus infinity if nothing has."""
+    known = figures[~np.isnan(figures)]
+    return float(known.mean()) if len(known) else -np.inf
 
 
 def spread(logits: Logits) -> float:

@@ -1,7 +1,7 @@
 """Features of all images in memory, shared by all trainings of ``auto``."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,8 +10,31 @@ from torch import Tensor
 
 from partlabel.images.batches import Inputs, Rows, in_batches
 from partlabel.models.prediction import InputSource
+from partlabel.models.reduction import signed_power
+from partlabel.training.settings import Settings
 
 _READ = 256  # images that are read at a time
+_TRANSFORMED = 4096  # images that are transformed at a time
+
+
+@dataclass(frozen=True)
+class FeatureKind:
+    """What a head sees of an image.
+
+    Args:
+        components: principal components at each position; None for the mean over positions.
+        power: of the features, before components are found.
+    """
+
+    components: int | None = None
+    power: float = 1.0
+
+
+def kind_of(settings: Settings) -> FeatureKind:
+    """The features that a training with these settings uses."""
+    if settings.reduce is not None:
+        return FeatureKind(settings.reduce, settings.power)
+    return FeatureKind(None, float(settings.head_options.get("power", 1.0)))
 
 
 @dataclass(frozen=True)
@@ -22,15 +45,19 @@ class HeldFeatures:
         features: [m, ...] of the readable images.
         place: [n] the position of each image in ``features``, -1 for an unreadable one.
         rows: the images, so that a part of them has its own numbers from 0.
+        shift: [D] what was subtracted from features, so that their mean is 0; None for nothing.
+        variance: the sum of the variances of all features, which sets the scale of a weight decay.
     """
 
     features: Tensor
     place: NDArray[np.int64]
     rows: Rows
+    shift: Tensor | None = None
+    variance: float = 1.0
 
     def part(self, rows: Rows) -> "HeldFeatures":
         """Some of the images, numbered from 0; the features are shared."""
-        return HeldFeatures(self.features, self.place, self.rows[rows])
+        return replace(self, rows=self.rows[rows])
 
     @property
     def readable(self) -> NDArray[np.bool_]:
@@ -61,3 +88,37 @@ def hold(source: InputSource, number: int, transform: Callable[[Tensor], Tensor]
         with torch.no_grad():
             parts.append(transform(inputs.views["clean"]).cpu())
     return HeldFeatures(torch.cat(parts), place, np.arange(number))
+
+
+def centred(pooled: HeldFeatures, power: float, train: int) -> HeldFeatures:
+    """A power of pooled features, less its mean over the first ``train`` images.
+
+    A linear head can do without this, since its bias makes up for the mean. But L-BFGS converges
+    several times faster on it.
+
+    Args:
+        pooled: [m, D, 1, 1] of readable images only.
+        power: of the features.
+        train: number of training images, which are the first ones.
+    """
+    features = torch.empty_like(pooled.features)
+    for part in range(0, len(features), _TRANSFORMED):
+        rows = slice(part, part + _TRANSFORMED)
+        features[rows] = signed_power(pooled.features[rows], power)
+    used = features[torch.from_numpy(pooled.place[pooled.rows[:train]])].flatten(1)
+    shift = used.mean(dim=0, dtype=torch.float64)
+    variance = float(used.var(dim=0, correction=0).sum())
+    features -= shift.float()[:, None, None]
+    return replace(pooled, features=features, shift=shift, variance=variance or 1.0)
+
+
+def with_variance(maps: HeldFeatures, train: int) -> HeldFeatures:
+    """Feature maps with the variance of their means over positions."""
+    used = maps.place[maps.rows[:train]]
+    means = torch.cat(
+        [
+            maps.features[torch.from_numpy(used[part : part + _READ])].float().mean(dim=(2, 3))
+            for part in range(0, len(used), _READ)
+        ]
+    )
+    return replace(maps, variance=float(means.var(dim=0, correction=0).sum()) or 1.0)

@@ -14,6 +14,19 @@ from partlabel.training.settings import Settings
 
 FILE = "leaderboard.csv"
 
+# the settings that a command names, if they differ from the default
+_NAMED = (
+    "backbone",
+    "size",
+    "reduce",
+    "power",
+    "optimizer",
+    "lr",
+    "schedule",
+    "epochs",
+    "seed",
+)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -106,8 +119,9 @@ def command_for(settings: Settings) -> str:
     words = ["partlabel train LABELS --images IMAGES --out OUT", f"--method {settings.method}"]
     words += [f"--set {name}={value}" for name, value in settings.options.items()]
     words += [f"--head {settings.head}"] if settings.head else []
+    words += [f"--head-set {name}={value}" for name, value in settings.head_options.items()]
     words += ["--frozen"]
-    for name in ("backbone", "size", "reduce", "optimizer", "lr", "schedule", "epochs", "seed"):
+    for name in _NAMED:
         value, default = getattr(settings, name), Settings.model_fields[name].default
         is_rate_of_lbfgs = name == "lr" and settings.optimizer == "lbfgs"
         if value != default and not is_rate_of_lbfgs:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from torch import Tensor
@@ -10,11 +10,19 @@ from torch import Tensor
 from partlabel.base.errors import JobError
 from partlabel.images.batches import Rows, in_batches
 from partlabel.labels import LabelTable
+from partlabel.labels.groups import Groups
 from partlabel.labels.simulate import HOLDOUT
 from partlabel.models import Reduction
 from partlabel.models.prediction import InputSource
-from partlabel.training.auto.held_features import HeldFeatures, hold
-from partlabel.training.auto.portfolio import COMPONENTS
+from partlabel.training.auto.criterion import fairly_known
+from partlabel.training.auto.held_features import (
+    FeatureKind,
+    HeldFeatures,
+    centred,
+    hold,
+    with_variance,
+)
+from partlabel.training.auto.portfolio import COMPONENTS, POWERS, ROOT
 from partlabel.training.inputs import fits
 from partlabel.training.selection import Selection, by_humans, has_both_kinds
 from partlabel.training.settings import Settings
@@ -31,28 +39,36 @@ class Material:
         rows: [n] the training images, as rows of the labels of the run.
         training: their labels.
         val: the labels of the validation images that humans gave.
-        features: of all images, by number of components; None for the mean of whole features.
+        features: of all images, by kind.
         reduction: to the components of feature maps; None if maps are not used.
         on_holdout: whether candidates are compared on the validation images.
+        groups: training images that belong together.
     """
 
     rows: Rows
     training: LabelTable
     val: LabelTable
-    features: dict[int | None, HeldFeatures]
+    features: dict[FeatureKind, HeldFeatures]
     reduction: Reduction | None
     on_holdout: bool
+    groups: Groups
 
     @property
     def components(self) -> int | None:
         """The number of components of feature maps; None if maps are not used."""
         return None if self.reduction is None else len(self.reduction.basis)
 
-    @property
+    @cached_property
     def evidence(self) -> LabelTable:
         """Labels that show how many are present: of both kinds, if there are such labels."""
-        known = by_humans(self.training)
+        known = fairly_known(by_humans(self.training))
         return self.val if self.on_holdout or not has_both_kinds(known) else known
+
+    @property
+    def units(self) -> dict[FeatureKind, float]:
+        """For each kind of features, a weight decay of the order of the cost of all labels."""
+        labels = math.prod(self.training.shape)
+        return {kind: held.variance / labels for kind, held in self.features.items()}
 
     @property
     def size(self) -> int:
@@ -72,15 +88,18 @@ def gather(inputs: InputSource, selection: Selection, settings: Settings) -> Mat
     train = int((readable < number).sum())
     if not train:
         raise JobError("no training image could be read")
-    features: dict[int | None, HeldFeatures] = {None: pooled.part(readable)}
+    pooled = pooled.part(readable)
+    features = {FeatureKind(None, power): centred(pooled, power, train) for power in POWERS}
     reduction = _fit_reduction(inputs, readable, train)
     if reduction is not None:
-        maps = hold(inputs, len(rows), partial(_reduced, reduction))
-        features[len(reduction.basis)] = maps.part(readable)
-    training = selection.table.subset(rows[readable[:train]])
-    val = by_humans(selection.table.subset(rows[readable[train:]]))
+        maps = hold(inputs, len(rows), partial(_reduced, reduction)).part(readable)
+        kind = FeatureKind(len(reduction.basis), reduction.power)
+        features[kind] = with_variance(maps, train)
+    training = selection.training.subset(readable[:train])
+    val = selection.validation.subset(readable[train:] - number)
     on_holdout = chooses_on_holdout(settings, selection, by_humans(training), val)
-    return Material(rows[readable[:train]], training, val, features, reduction, on_holdout)
+    groups = selection.groups.part(rows[readable[:train]])
+    return Material(rows[readable[:train]], training, val, features, reduction, on_holdout, groups)
 
 
 def chooses_on_holdout(
@@ -105,7 +124,7 @@ def _fit_reduction(inputs: InputSource, readable: Rows, train: int) -> Reduction
     if positions == 1 or not fits(len(readable) * components * positions * 2):
         return None
     sample = readable[np.unique(np.linspace(0, train - 1, min(train, _FITTED)).astype(np.int64))]
-    reduction = Reduction(first.shape[1], components)
+    reduction = Reduction(first.shape[1], components, ROOT)
     parts = inputs.batches(in_batches(sample, 64), ("clean",))
     reduction.fit(part.views["clean"] for part in parts)
     return reduction.eval()

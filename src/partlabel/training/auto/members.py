@@ -41,8 +41,10 @@ def ensemble_head(
 ) -> Ensemble:
     """A new head with the structure of an ensemble, whose weights are to be loaded."""
     heads = [make_member_head(m.settings, features, len(classes)) for m in members]
-    components = next((m.settings.reduce for m in members if m.settings.reduce), None)
-    reduction = None if components is None else Reduction(features, components)
+    reduced = next((m.settings for m in members if m.settings.reduce), None)
+    reduction = None
+    if reduced is not None and reduced.reduce is not None:
+        reduction = Reduction(features, reduced.reduce, reduced.power)
     return combine(heads, members, reduction)
 
 
@@ -61,12 +63,13 @@ def combine(
     branches = []
     for reduce in dict.fromkeys(member.settings.reduce for member in members):
         inside = [n for n, member in enumerate(members) if member.settings.reduce == reduce]
-        linear = [n for n in inside if isinstance(heads[n], Linear)]
+        linear = {n: head for n in inside if isinstance(head := heads[n], Linear)}
         others = [n for n in inside if n not in linear]
         parts, factors = [heads[n] for n in others], [members[n].factor for n in others]
-        if linear:
-            layers = [head for n in linear if isinstance(head := heads[n], Linear)]
-            parts.append(merge_linear(layers, [members[n].factor for n in linear]))
+        for power in dict.fromkeys(layer.power for layer in linear.values()):
+            same = [n for n, layer in linear.items() if layer.power == power]
+            merged = merge_linear([linear[n] for n in same], [members[n].factor for n in same])
+            parts.append(merged)
             factors.append(1.0)
         used = nn.Identity() if reduce is None or reduction is None else reduction
         branches.append(Branch(used, parts, factors))

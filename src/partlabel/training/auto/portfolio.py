@@ -5,19 +5,25 @@ loss can be minimised exactly on frozen features, or that have a head of their o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from partlabel.labels import LabelTable
+from partlabel.training.auto.held_features import FeatureKind
 from partlabel.training.settings import Settings
 
-DECAYS = [float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 3)]
+DECAYS = [float(f"{digit}e{power}") for power in range(-9, 3) for digit in (1, 3)]
 COMPONENTS = 384  # principal components of feature maps, for heads that look at positions
+ROOT = 0.5  # the power of features that makes large ones weigh less
+POWERS = (ROOT, 1.0)  # of pooled features
 
 _LINEAR: dict[str, Any] = {"optimizer": "lbfgs", "lr": 1.0, "epochs": 12}
-_SALIENCY: dict[str, Any] = {"head": "saliency", "lr": 3e-3, "schedule": "cosine", "epochs": 12}
+_ROOTS: dict[str, Any] = _LINEAR | {"head": "linear", "head_options": {"power": ROOT}}
+_SALIENCY: dict[str, Any] = {"head": "saliency", "lr": 1e-2, "schedule": "cosine", "epochs": 8}
+_NONE: Mapping[str, Any] = {}
+_MORE = 10  # times as much weight decay for heads that look at positions
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Recipe:
         training: the head, the optimiser and what belongs to these.
         decay: the weight decay to try first.
         cost: the time of a training, relative to a linear head.
+        on_maps: the same method with a head that looks at positions, which takes longer; it is
+            tried if the method is among the best.
     """
 
     method: str
@@ -37,11 +45,18 @@ class Recipe:
     training: Mapping[str, Any] = field(default_factory=lambda: _LINEAR, hash=False)
     decay: float = 1e-3
     cost: float = 1.0
+    on_maps: "Recipe | None" = field(default=None, hash=False)
 
     @property
     def head(self) -> str:
         """The name of the head."""
         return str(self.training.get("head", "linear"))
+
+    @property
+    def power(self) -> float:
+        """The power of the features."""
+        options = self.training.get("head_options", {})
+        return float(self.training.get("power", options.get("power", 1.0)))
 
     @property
     def needs_maps(self) -> bool:
@@ -56,38 +71,43 @@ class Candidate:
     Args:
         recipe: the method and the head.
         decay: the weight decay.
-        teacher: a candidate whose most likely unknown labels count as present.
+        teachers: candidates whose most likely unknown labels count as present, by the mean of their
+            logits.
         share: of the present labels that are expected among the unknown ones, how many count.
     """
 
     recipe: Recipe
     decay: float
-    teacher: "Candidate | None" = None
+    teachers: "tuple[Candidate, ...]" = ()
     share: float = 0.0
 
     @property
     def name(self) -> str:
-        """Unique, with the names of its teacher and of the teacher's teachers."""
-        if self.teacher is None:
+        """Unique, with the names of its teachers and of their teachers."""
+        if not self.teachers:
             return self._alone
-        return f"{self._alone} taught {self.share:g} by ({self.teacher.name})"
+        teachers = ", ".join(f"({teacher.name})" for teacher in self.teachers)
+        return f"{self._alone} taught {self.share:g} by {teachers}"
 
     @property
     def label(self) -> str:
         """Short, for tables."""
-        if self.teacher is None:
+        if not self.teachers:
             return self._alone
-        return f"{self._alone}, taught by {self.teacher._alone}, round {self.rounds}"
+        teachers = " and ".join(f"{t.recipe.method} {t.recipe.head}" for t in self.teachers)
+        return f"{self._alone}, taught {self.share:g} by {teachers}, round {self.rounds}"
 
     @property
     def rounds(self) -> int:
         """The number of teachers behind one another."""
-        return 0 if self.teacher is None else 1 + self.teacher.rounds
+        return 1 + max((teacher.rounds for teacher in self.teachers), default=-1)
 
     @property
     def _alone(self) -> str:
-        options = [f"{key}={value}" for key, value in self.recipe.options.items()]
-        return " ".join([self.recipe.method, *options, self.recipe.head, f"decay={self.decay:g}"])
+        recipe = self.recipe
+        options = {**recipe.options, "power": recipe.power} if recipe.power != 1 else recipe.options
+        words = [f"{key}={value}" for key, value in options.items()]
+        return " ".join([recipe.method, recipe.head, *words, f"decay={self.decay:g}"])
 
     def settings(self, base: Settings) -> Settings:
         """The settings that train it alone, with images and backbone as in ``base``."""
@@ -97,44 +117,62 @@ class Candidate:
         return base.model_copy(update={**plain, "single": False, **own, **values})
 
 
-def make_portfolio(labels: LabelTable, *, has_absent: bool, components: int | None) -> list[Recipe]:
+def make_portfolio(
+    labels: LabelTable,
+    *,
+    has_absent: bool,
+    components: int | None,
+    units: Mapping[FeatureKind, float],
+) -> list[Recipe]:
     """The recipes for some labels, those first that are expected to gain most per time.
 
     Args:
         labels: of the training images.
         has_absent: whether labels that are known to be absent show how many are present.
         components: to keep of feature maps; None if there are no maps, or too little memory.
+        units: the weight decay that is of the order of the cost of all labels, for each kind of
+            features: the sum of their variances, divided by the number of labels.
     """
     known_share = max(labels.known, 1e-6)
     absent = bool((labels.cells.values < 0).any())
-    # the cost of known labels alone is a mean over all cells, so it shrinks with their share
-    small = nearest_decay(1e-3 * known_share)
     alphas: list[Any] = ["auto"] if has_absent else [0.1, 0.02]
-    em = [Recipe("em", {"alpha": alpha}, decay=_em_decay(small, absent)) for alpha in alphas]
-    saliency = _SALIENCY | {"reduce": components}
-    maps = [Recipe("em", one.options, saliency, 3 * one.decay, cost=3.0) for one in em[:1]]
-    linear = [*em, Recipe("an"), Recipe("ls")]
-    if absent:
-        linear = [Recipe("bce", decay=small), *em, Recipe("ls")]
-        maps = [Recipe("bce", {}, saliency, 10 * small, cost=3.0), *maps]
-    else:
-        maps = [*maps, Recipe("an", {}, saliency, 1e-2, cost=3.0)]
-    further = [Recipe("asl"), Recipe("n-ls", {"epsilon": 0.1})]
-    if absent:
-        further = [Recipe("an"), Recipe("partial-bce", decay=small), *further]
-    recipes = [*linear[:2], *maps[:1], *linear[2:], *maps[1:], *further]
-    return [one for one in recipes if components or not one.needs_maps]
+    # where only known labels have a cost, the cost shrinks with their share
+    starts = {"bce": known_share, "partial-bce": known_share, "em": 2 * known_share}
 
+    # where few labels are known, those that count as absent are often wrong
+    assumed = 3.0 if absent and known_share < 0.5 else 1.0
 
-def _em_decay(small: float, absent: bool) -> float:
-    return small if absent else nearest_decay(3e-4)
+    def strength(method: str) -> float:
+        return min(starts[method], 1.0) if method in starts else assumed
+
+    def linear(method: str, options: Mapping[str, Any] = _NONE, power: float = ROOT) -> Recipe:
+        training = _ROOTS if power == ROOT else _LINEAR
+        unit = units[FeatureKind(None, power)]
+        return Recipe(
+            method, options, training, strength(method) * unit, on_maps=salient(method, options)
+        )
+
+    def salient(method: str, options: Mapping[str, Any]) -> Recipe | None:
+        if components is None:
+            return None
+        training = _SALIENCY | {"reduce": components, "power": ROOT}
+        unit = _MORE * units[FeatureKind(components, ROOT)]
+        return Recipe(method, options, training, strength(method) * unit, cost=6.0)
+
+    entropy = [linear("em", {"alpha": alpha}) for alpha in alphas]
+    plain = linear("em", {"alpha": alphas[0]}, power=1.0)
+    smooth = replace(linear("n-ls", {"epsilon": 0.1}), on_maps=None)  # much like "ls"
+    if not absent:
+        return [*entropy, linear("an"), linear("ls"), plain, linear("asl"), smooth]
+    known = [linear("bce"), *entropy, linear("ls"), linear("an"), linear("bce", power=1.0)]
+    return [*known, linear("partial-bce"), linear("asl"), smooth]
 
 
 def nearest_decay(value: float) -> float:
     """The weight decay of the grid that is nearest on a logarithmic scale.
 
-    >>> nearest_decay(9e-4), nearest_decay(2e-9)
-    (0.001, 1e-06)
+    >>> nearest_decay(9e-4), nearest_decay(2e-12)
+    (0.001, 1e-09)
     """
     distances = np.abs(np.log(DECAYS) - np.log(value))
     return DECAYS[int(np.argmin(distances))]

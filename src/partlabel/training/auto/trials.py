@@ -16,8 +16,10 @@ from partlabel.images.batches import Rows
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import METHODS, Task
 from partlabel.models import Backbone, Classifier
+from partlabel.models.heads import Linear
 from partlabel.models.prediction import iterate_logits
-from partlabel.training.auto.held_features import HeldFeatures
+from partlabel.training.auto.greedy import Logits, spread
+from partlabel.training.auto.held_features import FeatureKind, HeldFeatures, kind_of
 from partlabel.training.auto.members import make_member_head
 from partlabel.training.auto.portfolio import Candidate
 from partlabel.training.auto.teaching import with_likely_positives
@@ -92,7 +94,7 @@ class Laboratory:
         settings: of the run; candidates take images, backbone and seed from it.
         table: labels of the training images.
         evidence: labels that show how many labels are present, for methods that estimate it.
-        features: by number of components, None for the mean of the whole features.
+        features: of all images, by kind.
         backbone: the frozen network, which the models of all trainings share.
         device: to train on.
     """
@@ -103,7 +105,7 @@ class Laboratory:
         settings: Settings,
         table: LabelTable,
         evidence: LabelTable,
-        features: dict[int | None, HeldFeatures],
+        features: dict[FeatureKind, HeldFeatures],
         backbone: Backbone,
         device: str = "cpu",
     ) -> None:
@@ -138,7 +140,7 @@ class Laboratory:
         settings, table = candidate.settings(self.settings), self._labels(candidate, part)
         method = METHODS[settings.method](**settings.options)
         torch.manual_seed(key(settings.seed, "init"))
-        head = make_member_head(settings, self.backbone.channels, len(table.classes))
+        head = self._new_head(candidate)
         model = Classifier(self.backbone, head, list(table.classes))
         work.mkdir(exist_ok=True)
         try:
@@ -160,19 +162,25 @@ class Laboratory:
         return head
 
     def _labels(self, candidate: Candidate, part: Part) -> LabelTable:
-        """The labels of the images to train on, with those that a teacher adds."""
-        table, teacher = self.table.subset(part.train), candidate.teacher
-        if teacher is None:
+        """The labels of the images to train on, with those that teachers add."""
+        table = self.table.subset(part.train)
+        if not candidate.teachers:
             return table
+        lessons = [self._lesson(teacher, part) for teacher in candidate.teachers]
+        logits = np.mean([lesson / spread(lesson) for lesson in lessons], axis=0)
+        return with_likely_positives(table, logits, self.evidence, candidate.share)
+
+    def _lesson(self, teacher: Candidate, part: Part) -> Logits:
+        """The logits of a teacher for the images that it was trained on."""
         lesson = self.trial(teacher, part)
         if lesson.error is not None:
             raise JobError(f"its teacher failed: {lesson.error}")
-        head = self.head_of(teacher, lesson)
-        logits = self._score(head, self._features_of(teacher), part.train).numpy()
-        return with_likely_positives(table, logits, self.evidence, candidate.share)
+        head = self._new_head(teacher)
+        head.load_state_dict(lesson.head)
+        return self._score(head, self._features_of(teacher), part.train).numpy()
 
     def _features_of(self, candidate: Candidate) -> HeldFeatures:
-        return self.features[candidate.settings(self.settings).reduce]
+        return self.features[kind_of(candidate.settings(self.settings))]
 
     def _score(self, head: nn.Module, features: HeldFeatures, rows: Rows) -> Tensor:
         model = Classifier(self.backbone, head, list(self.table.classes)).to(self.fabric.device)
@@ -182,9 +190,21 @@ class Laboratory:
             logits[torch.from_numpy(places)] = outputs.cpu()
         return logits
 
+    def _new_head(self, candidate: Candidate) -> nn.Module:
+        """The head of a candidate, for features that are in memory."""
+        settings = candidate.settings(self.settings)
+        options = {k: v for k, v in settings.head_options.items() if k != "power"}
+        settings = settings.model_copy(update={"head_options": options})
+        return make_member_head(settings, self.backbone.channels, len(self.table.classes))
+
     def head_of(self, candidate: Candidate, trial: Trial) -> nn.Module:
-        """The trained head of a trial."""
+        """The trained head of a trial, for features as the backbone gives them."""
         settings = candidate.settings(self.settings)
         head = make_member_head(settings, self.backbone.channels, len(self.table.classes))
         head.load_state_dict(trial.head)
+        shift = self._features_of(candidate).shift
+        if shift is not None and isinstance(head, Linear):
+            layer = head.classifier
+            with torch.no_grad():
+                layer.bias.sub_(layer.weight.double() @ shift.to(layer.weight.device))
         return head.eval()

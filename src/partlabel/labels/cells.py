@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 HUMAN, MODEL = 0, 1
-NOT_ASKED, RANDOM, CHOSEN = 0, 1, 2
+NOT_ASKED, RANDOM, CHOSEN, CONFIRMED = 0, 1, 2, 3
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -35,7 +35,8 @@ class Details:
         origins: [m] where the label comes from, such as a file or a team: 0 for not stated, else
             the position in ``LabelTable.origins``, counted from 1.
         asked: [m] whether the label answers a question: NOT_ASKED, RANDOM (about a cell drawn at
-            random) or CHOSEN (about a cell that a model chose).
+            random), CHOSEN (about a cell that a model chose), or CONFIRMED (it was there before a
+            model asked about it, and a human confirmed it).
     """
 
     scores: Floats | None = None

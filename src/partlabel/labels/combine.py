@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.labels.cells import MODEL, NOT_ASKED, RANDOM, Details
+from partlabel.labels.cells import CONFIRMED, MODEL, NOT_ASKED, RANDOM, Details
 
 Conflict = Literal["error", "unknown", "ours", "theirs"]
 CONFLICT_RULES = ("error", "unknown", "ours", "theirs")
@@ -54,10 +54,10 @@ def combine(
     ``"unknown"``; the caller raises the error.
 
     Of the statements that agree with the value of the cell, one is taken, and its source, origin
-    and ``asked`` become those of the cell. It is one that was not asked for, else one that was
-    asked for at random, else one that was asked for by choice. Of several such statements it is
-    the first; with the rule ``"theirs"``, the last. So a label that anybody gave unasked stays a
-    label like others, whoever else was asked for it.
+    and ``asked`` become those of the cell. It is one that was confirmed, else one that was not
+    asked for, else one that was asked for at random, else one that was asked for by choice. Of
+    several such statements it is the first; with the rule ``"theirs"``, the last. So a label that
+    anybody gave unasked stays a label like others, whoever else was asked for it.
 
     The score of a cell is the first one stated; after a clash, that of the statement taken.
 
@@ -74,7 +74,7 @@ def combine(
     if details.asked is not None:
         agrees = (statements.value != 0) & (statements.value == decided[statements.group])
         asked = details.asked[statements.order]
-        for level in (RANDOM, NOT_ASKED):
+        for level in (RANDOM, NOT_ASKED, CONFIRMED):
             taken = statements.pick(agrees & (asked == level), last=last, otherwise=taken)
     overruled = statements.overruled(decided)
     if conflict in ("unknown", "error"):

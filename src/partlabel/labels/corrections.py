@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError, count, one_of, some
-from partlabel.labels.cells import MODEL
-from partlabel.labels.formats.cell_list import ASKED, CellList
+from partlabel.labels.cells import CHOSEN, CONFIRMED, HUMAN, MODEL, Cells
+from partlabel.labels.formats.cell_list import ASKED, CellList, checked_rows
 from partlabel.labels.formats.delimited import read_delimited
 from partlabel.labels.formats.parquet import read_parquet
 from partlabel.labels.formats.reading_options import ReadOptions
@@ -21,6 +21,7 @@ from partlabel.labels.table import LabelTable
 
 _WORDS = {1: "1", -1: "0", 0: ""}
 _SOURCES = ("human", "model")
+_SAME_SCORE = 1e-3
 
 Positions = NDArray[np.int64]
 
@@ -47,6 +48,7 @@ class Corrected:
         added: number of labels that were unknown before.
         confirmed: number of labels of a model that a human confirmed.
         ignored: number of a model's labels that contradict a human's, and were ignored.
+        kept: number of labels of a human that a human confirmed, because a model asked.
     """
 
     table: LabelTable
@@ -54,6 +56,7 @@ class Corrected:
     added: int
     confirmed: int
     ignored: int
+    kept: int
 
     def __str__(self) -> str:
         kinds = [(change.old[0], change.new[0]) for change in self.changes]
@@ -63,33 +66,51 @@ class Corrected:
             "became unknown": sum(new == "" for _, new in kinds),
             "were unknown": self.added,
             "of a model were confirmed": self.confirmed,
+            "were confirmed as they are": self.kept,
             "of a model contradict a human's and were ignored": self.ignored,
         }
         parts = [f"{number:,} {what}" for what, number in numbers.items() if number]
         return "corrected labels: " + (", ".join(parts) or "none")
 
 
-def correct(table: LabelTable, later: LabelTable, emptied: Positions | None = None) -> Corrected:
+class Verdicts(NamedTuple):
+    """What a file says about cells (row * classes + column) beside the values that it gives.
+
+    Args:
+        emptied: they become unknown.
+        checked: somebody looked at them because a model asked; those that have the value that the
+            file gives are confirmed.
+    """
+
+    emptied: Positions
+    checked: Positions
+
+
+def correct(table: LabelTable, later: LabelTable, verdicts: Verdicts | None = None) -> Corrected:
     """Replace labels by later ones; a model's label never replaces a human's.
 
     Args:
         table: the table to correct.
         later: the corrections, about images and classes of ``table``.
-        emptied: cells of ``table`` (row * classes + column) that become unknown.
+        verdicts: more that the file of the corrections says.
     """
-    cells, news = table.cells, later.cells
-    pairs = _pair(table, later)
+    cells, pairs = table.cells, _pair(table, later)
+    news = _by_hand(later.cells, pairs)
     by_model = news.sources_or_human() == MODEL
     ignored = by_model & (pairs.old_sources != MODEL) & (pairs.old_values != 0)
     effective = (news.values != 0) & ~ignored
     replaced = effective & (news.values * pairs.old_values < 0)
     confirmed = effective & (news.values == pairs.old_values)
     confirmed &= ~by_model & (pairs.old_sources == MODEL)
-    cleared = np.zeros(0, dtype=np.int64)
-    if emptied is not None:
-        cleared = np.unique(_lookup(_flat_index(table), emptied))
+    cleared = kept = np.zeros(0, dtype=np.int64)
+    if verdicts is not None:
+        cleared = np.unique(_lookup(_flat_index(table), verdicts.emptied))
         cleared = cleared[np.append(cells.values, 0)[cleared] != 0]
         cleared = np.setdiff1d(cleared, pairs.position[effective])
+        agreeing = effective & (news.values == pairs.old_values) & (pairs.old_sources != MODEL)
+        kept = np.intersect1d(
+            pairs.position[agreeing & ~by_model], _lookup(_flat_index(table), verdicts.checked)
+        )
     gone = np.concatenate([pairs.position[replaced], cleared])
     if cells.scores is None:
         news = news.with_details(scores=None)  # of lists to check, such as suspects
@@ -98,17 +119,19 @@ def correct(table: LabelTable, later: LabelTable, emptied: Positions | None = No
         *_changes(table, pairs.position[replaced], later, np.flatnonzero(replaced)),
         *_changes(table, cleared),
     ]
+    corrected = merge([_without_values(_marked(table, kept), gone), accepted], "ours")
     return Corrected(
-        merge([_without_values(table, gone), accepted], "ours"),
+        corrected,
         changes,
         int((effective & (pairs.old_values == 0)).sum()),
         int(confirmed.sum()),
         int((ignored & (news.values * pairs.old_values < 0)).sum()),
+        len(kept),
     )
 
 
 class _Pairs(NamedTuple):
-    """For each cell of the corrections the position, value and source of the earlier cell.
+    """For each cell of the corrections the position, value, source and score of the earlier cell.
 
     Where there is none, the position is -1 and the value 0.
     """
@@ -116,6 +139,7 @@ class _Pairs(NamedTuple):
     position: Positions
     old_values: NDArray[np.int8]
     old_sources: NDArray[np.int8]
+    old_scores: NDArray[np.float32]
 
 
 def _pair(table: LabelTable, later: LabelTable) -> _Pairs:
@@ -127,7 +151,24 @@ def _pair(table: LabelTable, later: LabelTable) -> _Pairs:
         position,
         np.append(table.cells.values, 0).astype(np.int8)[position],
         np.append(table.cells.sources_or_human(), MODEL).astype(np.int8)[position],
+        np.append(table.cells.scores_or_nan(), np.nan).astype(np.float32)[position],
     )
+
+
+def _by_hand(news: Cells, pairs: _Pairs) -> Cells:
+    """The corrections, with labels of a model that somebody changed as labels of a human.
+
+    In a completed table that was edited, such a label has another value than before, but the same
+    score. Spreadsheets may round it.
+    """
+    same_score = np.abs(news.scores_or_nan() - pairs.old_scores) < _SAME_SCORE
+    changed = (news.values * pairs.old_values < 0) & same_score
+    changed &= (news.sources_or_human() == MODEL) & (pairs.old_sources == MODEL)
+    if not changed.any():
+        return news
+    sources = np.where(changed, HUMAN, news.sources_or_human()).astype(np.int8)
+    asked = np.where(changed, CHOSEN, news.asked_or_not()).astype(np.int8)
+    return news.with_details(sources=sources, asked=asked)
 
 
 def _without_values(table: LabelTable, positions: Positions) -> LabelTable:
@@ -135,6 +176,19 @@ def _without_values(table: LabelTable, positions: Positions) -> LabelTable:
     values = np.array(table.cells.values)
     values[positions] = 0
     return table.with_cells(replace(table.cells, values=values).tidy())
+
+
+def _marked(table: LabelTable, positions: Positions) -> LabelTable:
+    """The table with the cells at these positions confirmed.
+
+    Those that a model chose stay so: they are no random sample, whoever confirms them.
+    """
+    asked = np.array(table.cells.asked_or_not())
+    positions = positions[asked[positions] != CHOSEN]
+    if not len(positions):
+        return table
+    asked[positions] = CONFIRMED
+    return table.with_cells(table.cells.with_details(asked=asked))
 
 
 def _flat_index(table: LabelTable) -> Positions:
@@ -195,32 +249,37 @@ def _described(table: LabelTable, positions: Positions) -> list[tuple[str, str, 
     ]
 
 
-def emptied_cells(
+def read_verdicts(
     path: str | os.PathLike[str],
     table: LabelTable,
-    names: Mapping[str, str],
+    class_names: Mapping[str, str],
+    image_names: Mapping[str, str],
     options: ReadOptions | None = None,
-) -> Positions:
-    """The cells of ``table`` that a file of the format ``cells`` lists without a value.
+) -> Verdicts:
+    """What a file of the format ``cells`` says about cells of ``table``, beside their values.
 
     A row of a model about a label of a human is left out.
 
     Args:
         path: the file.
         table: the labels to correct.
-        names: new names of classes of the file.
+        class_names: new names of classes of the file.
+        image_names: new names of images of the file.
         options: how to read the file.
     """
-    stated = CellList().read(Source(path, options))
-    empty = np.flatnonzero(stated.value == 0)
-    classes = Names([names.get(name, name) for name in stated.classes])
-    rows = table.ids.find(stated.images)[stated.image[empty]]
-    columns = table.classes.find(classes)[stated.label[empty]]
+    source = Source(path, options)
+    stated = CellList().read(source)
+    images = Names([image_names.get(name, name) for name in stated.images])
+    classes = Names([class_names.get(name, name) for name in stated.classes])
+    rows = table.ids.find(images)[stated.image]
+    columns = table.classes.find(classes)[stated.label]
     index = rows * len(table.classes) + columns
-    by_model = stated.details.filled("sources", len(stated.value))[empty] == MODEL
+    by_model = stated.details.filled("sources", len(stated.value)) == MODEL
     old_sources = np.append(table.cells.sources_or_human(), MODEL)
     of_human = old_sources[_lookup(_flat_index(table), index)] != MODEL
-    return np.asarray(index[(rows >= 0) & (columns >= 0) & ~(by_model & of_human)])
+    counts = (rows >= 0) & (columns >= 0) & ~(by_model & of_human)
+    checked = counts & (stated.value != 0) & checked_rows(source, stated)
+    return Verdicts(index[counts & (stated.value == 0)], index[checked])
 
 
 def set_unknown(table: LabelTable, path: str | os.PathLike[str]) -> tuple[LabelTable, int, int]:

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from partlabel.images.folder import ImageFiles, unreadable
 from partlabel.images.matching import spellings
-from partlabel.labels import CHOSEN, MODEL, RANDOM, LabelTable
+from partlabel.labels import CHOSEN, CONFIRMED, MODEL, RANDOM, LabelTable
 from partlabel.labels.formats import Notes
 from partlabel.labels.origins import OriginSummary, origin_summaries
 
@@ -46,11 +47,12 @@ class FileSummary:
 
     Args:
         folder: the folder.
-        found: number of images of the table that have a file.
+        found: number of files that belong to images of the table.
         missing: images of the table without a file.
         unreadable: images whose file cannot be decoded, with the reason.
         unmentioned: files that belong to no image of the table.
         spellings: number of images whose file is spelled differently, by how it was found.
+        shared: files with several images of the table, and the names of these.
     """
 
     folder: str
@@ -59,6 +61,7 @@ class FileSummary:
     unreadable: dict[str, str] = field(default_factory=dict)
     unmentioned: list[str] = field(default_factory=list)
     spellings: dict[str, int] = field(default_factory=dict)
+    shared: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -73,7 +76,8 @@ class Inspection:
         splits: one summary per split.
         scores: number of cells with a model's score.
         from_model: number of labels that come from a model.
-        asked: number of labels that were asked for at random, and by a model's choice.
+        asked: number of labels that were asked for at random, that were asked for by a model's
+            choice, and that were confirmed.
         origins: what each origin noted, if labels have origins.
         notes: the reader's remarks about the file.
         files: the check of the image files, if there was one.
@@ -153,7 +157,7 @@ def inspect(
         from_model=int(np.count_nonzero(cells.sources_or_human() == MODEL)),
         asked={
             name: int(np.count_nonzero(cells.asked_or_not() == kind))
-            for name, kind in (("random", RANDOM), ("chosen", CHOSEN))
+            for name, kind in (("random", RANDOM), ("chosen", CHOSEN), ("confirmed", CONFIRMED))
         },
         origins=origin_summaries(table),
         notes=notes,
@@ -186,7 +190,11 @@ def _check_files(
         name: None if match is None else files.folder / match.file
         for name, match in zip(table.ids, matches, strict=True)
     }
-    mentioned = {path for path in paths.values() if path is not None}
+    names_of: dict[Path, list[str]] = {}
+    for name, path in paths.items():
+        if path is not None:
+            names_of.setdefault(path, []).append(name)
+    mentioned = set(names_of)
 
     def report(checked: int) -> None:
         if progress is not None:
@@ -195,7 +203,7 @@ def _check_files(
     broken = unreadable(sorted(mentioned), report)
     return FileSummary(
         folder=str(files.folder),
-        found=sum(path is not None for path in paths.values()),
+        found=len(mentioned),
         missing=[name for name, path in paths.items() if path is None],
         unreadable={name: broken[path] for name, path in paths.items() if path in broken},
         unmentioned=[
@@ -203,4 +211,9 @@ def _check_files(
             *files.undecodable,
         ],
         spellings=spellings(matches),
+        shared={
+            path.relative_to(files.folder).as_posix(): names
+            for path, names in names_of.items()
+            if len(names) > 1
+        },
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from partlabel.labels.corrections import Change
 from partlabel.labels.formats.delimited import write_delimited
+from partlabel.labels.formats.packing import unpacked_stem
 from partlabel.labels.formats.source import Source
 
 _COLUMNS = [
@@ -18,11 +19,11 @@ _COLUMNS = [
 def journal_of(path: str | os.PathLike[str]) -> Path:
     """The journal beside a label file.
 
-    >>> journal_of("all.csv").name
-    'all.journal.csv'
+    >>> journal_of("all.csv").name, journal_of("all.csv.gz").name
+    ('all.journal.csv', 'all.journal.csv')
     """
     table = Path(path)
-    return table.with_name(f"{table.stem}.journal.csv")
+    return table.with_name(f"{unpacked_stem(table)}.journal.csv")
 
 
 def read_journal(path: Path) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """Class names: renaming classes, and classes that are one and the same."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -51,23 +51,28 @@ def rename(table: LabelTable, names: Mapping[str, str], conflict: Conflict = "er
     return LabelTable.from_cells(table.ids, classes, joined, table.splits, table.origins)
 
 
-def check_renamed(names: Mapping[str, str], classes: set[str]) -> None:
+def check_renamed(names: Mapping[str, str], classes: Iterable[str]) -> None:
     """Raise an error for a class to rename that does not exist, or for an invalid new name."""
+    known = set(classes)
     for old, new in names.items():
-        one_of("class", old, sorted(classes))
+        if old not in known:
+            one_of("class", old, sorted(known))
         if not new.strip():
             raise InputError(f"the class '{old}' cannot be renamed to '{new}'")
 
 
-def final_names(table: LabelTable, steps: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The name of each class after several steps of renaming; without those that keep theirs."""
+def chained(steps: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """New names that are given in several steps, as one step.
+
+    >>> chained([{"auto": "car"}, {"car": "vehicle"}])
+    {'auto': 'vehicle', 'car': 'vehicle'}
+    """
     names = {}
-    for name in table.classes:
-        new = name
+    for old in dict.fromkeys(name for step in steps for name in step):
+        new = old
         for step in steps:
             new = step.get(new, new)
-        if new != name:
-            names[name] = new
+        names[old] = new
     return names
 
 

@@ -2,17 +2,24 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
 
 from partlabel.base.errors import InputError, one_of
+from partlabel.images.folder import ImageFiles
 from partlabel.labels import formats
-from partlabel.labels.corrections import Corrected, correct, emptied_cells
+from partlabel.labels.corrections import Corrected, correct, read_verdicts
 from partlabel.labels.formats import Reading, ReadOptions
 from partlabel.labels.formats.cell_list import CellList
+from partlabel.labels.formats.packing import unpacked_stem
+from partlabel.labels.formats.reading_options import folded
 from partlabel.labels.hierarchy import Implied, imply, read_hierarchy
-from partlabel.labels.label_space import check_renamed, final_names, read_synonyms, rename
+from partlabel.labels.image_names import NamedLikeFiles, name_like_files
+from partlabel.labels.label_space import chained, check_renamed, read_synonyms, rename
 from partlabel.labels.merge import ClassConflict, Contribution, merge_and_count
 from partlabel.labels.merge_plan import FileEntry, MergePlan
-from partlabel.labels.table import ABSENT, LabelTable
+from partlabel.labels.table import ABSENT, PRESENT, LabelTable
 
 OnRead = Callable[[FileEntry, Reading], None]
 
@@ -25,9 +32,10 @@ class Part:
         entry: the file, as stated.
         options: how it was read.
         format: its format.
-        table: its labels, with the final names of classes.
+        table: its labels, with the final names of classes and images.
         names: the new names of classes of the file.
         origin: the origin of its labels that have none.
+        matched: the files of its images, if there is a folder of images.
     """
 
     entry: FileEntry
@@ -36,6 +44,7 @@ class Part:
     table: LabelTable
     names: dict[str, str]
     origin: str
+    matched: NamedLikeFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -100,11 +109,12 @@ def _correct(parts: list[Part]) -> MergedFiles:
     table = parts[0].table.with_origin(parts[0].origin)
     steps = []
     for part in parts[1:]:
-        emptied = None
+        verdicts = None
         if part.format == CellList.name:  # other formats cannot list a label without a value
-            emptied = emptied_cells(part.entry.path, table, part.names, part.options)
+            images = part.matched.names if part.matched is not None else {}
+            verdicts = read_verdicts(part.entry.path, table, part.names, images, part.options)
         try:
-            step = correct(table, part.table.with_origin(part.origin), emptied)
+            step = correct(table, part.table.with_origin(part.origin), verdicts)
         except InputError as error:
             raise InputError(f"{part.entry.path}: {error}") from None
         table = step.table
@@ -113,33 +123,38 @@ def _correct(parts: list[Part]) -> MergedFiles:
 
 
 def _read_parts(plan: MergePlan, on_read: OnRead | None) -> list[Part]:
-    """The files as tables with their final class names."""
+    """The files as tables with their final names of classes and images."""
     synonyms = read_synonyms(plan.synonyms) if plan.synonyms is not None else {}
+    files = ImageFiles(plan.images) if plan.images is not None else None
     _check_columns(plan)
-    readings = []
+    readings, all_options = [], []
     for entry in plan.files:
-        readings.append(_read(entry, plan))
+        renames = chained([entry.rename, plan.rename, synonyms])
+        all_options.append(replace(options_of(entry, plan), rename=renames))
+        readings.append(formats.read_with(entry.path, all_options[-1], conflict=plan.conflict))
         if on_read is not None:
             on_read(entry, readings[-1])
-    tables = [reading.table for reading in readings]
-    check_renamed(plan.rename, {name for table in tables for name in table.classes})
-    parts = []
-    for entry, reading, origin in zip(
-        plan.files, readings, _origins(plan.files, tables), strict=True
+    check_renamed(plan.rename, {name for reading in readings for name in reading.file_classes})
+    origins = _origins(plan.files, [reading.table for reading in readings])
+    parts, spelling = [], dict[str, str]()
+    for entry, options, reading, origin in zip(
+        plan.files, all_options, readings, origins, strict=True
     ):
         try:
-            check_renamed(entry.rename, set(reading.table.classes))
-            names = final_names(reading.table, [entry.rename, plan.rename, synonyms])
-            table = rename(_evidence(reading.table, entry), names, plan.conflict)
+            check_renamed(entry.rename, reading.file_classes)
+            table, names = _evidence(reading, entry), reading.notes.names
+            if options.ignore_case:
+                taken = {name: spelling.get(folded(name), name) for name in table.classes}
+                table = rename(table, taken)
+                names = {old: taken[new] for old, new in names.items() if new in taken}
+            for name in table.classes:
+                spelling.setdefault(folded(name), name)
+            matched = name_like_files(table, files, plan.conflict) if files is not None else None
         except InputError as error:
             raise InputError(f"{entry.path}: {error}") from None
-        options = options_of(entry, plan)
-        parts.append(Part(entry, options, reading.notes.format, table, names, origin))
+        table = table if matched is None else matched.table
+        parts.append(Part(entry, options, reading.notes.format, table, names, origin, matched))
     return parts
-
-
-def _read(entry: FileEntry, plan: MergePlan) -> Reading:
-    return formats.read_with(entry.path, options_of(entry, plan))
 
 
 def _check_columns(plan: MergePlan) -> None:
@@ -169,18 +184,39 @@ def options_of(entry: FileEntry, plan: MergePlan) -> ReadOptions:
     return options
 
 
-def _evidence(table: LabelTable, entry: FileEntry) -> LabelTable:
-    """The labels that are evidence: no absent ones if only presences were noted."""
-    if entry.notes != "presences":
+def _evidence(reading: Reading, entry: FileEntry) -> LabelTable:
+    """The labels that are evidence: no absent ones if only presences were noted, and so on."""
+    table, notes = reading.table, entry.notes
+    if notes is None:
         return table
-    return table.with_cells(table.cells.where(table.cells.values != ABSENT))
+    if isinstance(notes, str):
+        notes = dict.fromkeys(table.classes, notes)
+    else:
+        for name in notes:
+            one_of("class", name, reading.file_classes)
+        notes = {reading.notes.names.get(name, name): kind for name, kind in notes.items()}
+    doubtful = {"presences": ABSENT, "absences": PRESENT}
+    values = [doubtful.get(notes.get(name, ""), 0) for name in table.classes]
+    cells = table.cells
+    is_evidence = (cells.values == 0) | (cells.values != np.array(values, np.int8)[cells.columns])
+    return table.with_cells(cells.where(is_evidence))
+
+
+def _stem(path: Path) -> str:
+    """The name of a label file without its suffixes; of a sheet with the name of the sheet."""
+    if path.is_dir():
+        return path.name
+    file, mark, sheet = path.name.rpartition("#")
+    if mark and not path.exists():
+        return f"{unpacked_stem(Path(file))}#{sheet}"
+    return unpacked_stem(path)
 
 
 def _origins(files: Sequence[FileEntry], tables: Sequence[LabelTable]) -> list[str]:
     """The origin of each file: as stated, else the stem of its name, made unique."""
     stated = [entry.origin for entry in files if entry.origin is not None]
     taken = {*stated, *(name for table in tables for name in table.origins)}
-    stems = [entry.path.resolve().stem for entry in files]
+    stems = [_stem(entry.path.resolve()) for entry in files]
     origins = []
     for entry, stem in zip(files, stems, strict=True):
         if entry.origin is not None:

@@ -6,19 +6,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from partlabel.base.errors import FileError, InputError, one_of
+from partlabel.base.validation import first_problem
 from partlabel.labels.combine import Conflict
-from partlabel.labels.formats.reading_options import ReadOptions, split_names
+from partlabel.labels.formats.reading_options import split_names
 
 _OPTION = re.compile(r"^(?P<rest>.+):(?P<name>[a-z_-]+)=(?P<value>[^:]*)$", re.DOTALL)
 _LISTS = ("ignore_columns", "only_classes")
-_OPTIONS = ("format", "unlisted", *_LISTS, "min_count", "origin", "notes")
+_READING = ("format", "unlisted", *_LISTS, "min_count", "ignore_case")
+_OPTIONS = (*_READING, "origin", "notes")
+_NOTES = ("presences", "absences")
+
+Noted = Literal["presences", "absences"]
 
 
 class _Reading(BaseModel):
-    """How to read a label file; the fields are those of :class:`ReadOptions`."""
+    """How to read a label file: the fields of :class:`ReadOptions` without ``rename``."""
 
     model_config = ConfigDict(extra="forbid")
     format: str | None = None
@@ -26,11 +31,12 @@ class _Reading(BaseModel):
     ignore_columns: list[str] = []
     only_classes: list[str] = []
     min_count: int | None = Field(default=None, ge=1)
+    ignore_case: bool = False
 
     @property
     def reading(self) -> dict[str, Any]:
         """The fields of :class:`ReadOptions` that are set."""
-        values = {name: getattr(self, name) for name in ReadOptions.__dataclass_fields__}
+        values = {name: getattr(self, name) for name in _READING}
         return {name: value for name, value in values.items() if value}
 
 
@@ -42,13 +48,23 @@ class FileEntry(_Reading):
         origin: the origin of its labels that have none; None takes the name of the file.
         rename: new names of its classes.
         notes: ``"presences"`` if its absent labels are no evidence, because the annotators only
-            noted what they saw: they are read as unknown.
+            noted what they saw: they are read as unknown. ``"absences"`` is the opposite. A mapping
+            states it for some classes of the file.
     """
 
     path: Path
     origin: str | None = Field(default=None, min_length=1)
     rename: dict[str, str] = {}
-    notes: Literal["presences"] | None = None
+    notes: Noted | dict[str, Noted] | None = None
+
+    @field_validator("notes", mode="before")
+    @classmethod
+    def _check_notes(cls, notes: Any) -> Any:
+        """Pydantic's own message about this type names every alternative."""
+        values = notes.values() if isinstance(notes, dict) else [notes]
+        if notes is not None and any(value not in _NOTES for value in values):
+            raise ValueError("must be presences, absences, or one of them for each class")
+        return notes
 
 
 class MergePlan(_Reading):
@@ -63,6 +79,7 @@ class MergePlan(_Reading):
         rename: new names of classes, in all files.
         synonyms: a file with one group of synonyms per line.
         hierarchy: a file with lines ``child,parent``, or the JSON of Open Images.
+        images: the folder of the images; each image is then called like its file.
     """
 
     files: list[FileEntry] = Field(min_length=1)
@@ -70,19 +87,20 @@ class MergePlan(_Reading):
     rename: dict[str, str] = {}
     synonyms: Path | None = None
     hierarchy: Path | None = None
+    images: Path | None = None
 
 
-def parse_file(text: str) -> FileEntry:
+def parse_file(text: str, folder: Path = Path()) -> FileEntry:
     """A file with options, such as ``web.csv:unlisted=unknown:origin=web``.
 
-    A file whose own name looks like that is read as it is.
+    A file in the folder whose own name looks like that is read as it is.
 
     >>> entry = parse_file("web.csv:unlisted=unknown:origin=web")
     >>> str(entry.path), entry.unlisted, entry.origin
     ('web.csv', 'unknown', 'web')
     """
     rest, options = text, dict[str, Any]()
-    while not os.path.lexists(rest) and (match := _OPTION.match(rest)):
+    while not os.path.lexists(folder / rest) and (match := _OPTION.match(rest)):
         name = match["name"].replace("-", "_")
         if name not in _OPTIONS:
             _check_option(text, name)
@@ -94,7 +112,7 @@ def parse_file(text: str) -> FileEntry:
     try:
         return FileEntry(path=Path(rest), **options)
     except ValidationError as error:
-        raise InputError(f"{text}: {_first_problem(error)}") from None
+        raise InputError(f"{text}: {_described(error)}") from None
 
 
 def _check_option(text: str, name: str) -> None:
@@ -119,32 +137,36 @@ def read_plan(path: Path) -> MergePlan:
         raise FileError(path, f"not valid YAML: {error}") from error
     if not isinstance(content, dict):
         raise FileError(path, "expected a key 'files' with a list of label files")
-    if isinstance(content.get("files"), list):
-        content["files"] = [
-            {"path": entry} if isinstance(entry, str) else entry for entry in content["files"]
-        ]
     try:
-        plan = MergePlan(**content)
-    except (ValidationError, TypeError) as error:
-        raise FileError(path, _first_problem(error)) from None
+        if isinstance(content.get("files"), list):
+            content["files"] = [
+                parse_file(entry, path.parent) if isinstance(entry, str) else entry
+                for entry in content["files"]
+            ]
+        plan = MergePlan.model_validate(content)
+    except ValidationError as error:
+        raise FileError(path, _described(error)) from None
+    except InputError as error:
+        raise FileError(path, str(error)) from None
     files = [entry.model_copy(update={"path": path.parent / entry.path}) for entry in plan.files]
     others = {
         name: path.parent / value
-        for name in ("synonyms", "hierarchy")
+        for name in ("synonyms", "hierarchy", "images")
         if (value := getattr(plan, name)) is not None
     }
     return plan.model_copy(update={"files": files, **others})
 
 
-def _first_problem(error: ValidationError | TypeError) -> str:
-    """The first problem that pydantic found, with its place in the file and the choices."""
-    if isinstance(error, TypeError):
-        return f"keys must be text ({error})"
-    first = error.errors()[0]
-    *outer, last = first["loc"] or ("",)
-    place = "".join(f" of file {part + 1}" if isinstance(part, int) else "" for part in outer)
-    if first["type"] == "extra_forbidden":
-        model = FileEntry if place else MergePlan
-        return f"there is no key '{last}'{place} (choices: {', '.join(model.model_fields)})"
-    where = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
-    return f"{where}: {first['msg']}"
+def _described(error: ValidationError) -> str:
+    """The first problem that pydantic found, with its location in the file and the choices."""
+    location, kind, message = first_problem(error)
+    *outer, last = location or ("",)
+    of_file = "".join(f" of file {part + 1}" if isinstance(part, int) else "" for part in outer)
+    if kind == "extra_forbidden":
+        model = FileEntry if of_file else MergePlan
+        return f"there is no key '{last}'{of_file} (choices: {', '.join(model.model_fields)})"
+    if kind == "invalid_key":
+        return f"the keys{of_file} must be text"
+    if isinstance(last, int):
+        return f"number {last + 1} of '{outer[-1]}' {message}" if outer else message
+    return f"'{last}'{of_file} {message}"

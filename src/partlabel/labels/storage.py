@@ -16,7 +16,7 @@ from partlabel.base.allocation import file_limit
 from partlabel.base.errors import InputError, data_size
 from partlabel.base.files import atomic_file
 from partlabel.labels.arrow_size import expanded_size
-from partlabel.labels.cells import CHOSEN, NOT_ASKED, Cells, Details
+from partlabel.labels.cells import CONFIRMED, NOT_ASKED, Cells, Details
 from partlabel.labels.names import Names
 from partlabel.labels.table import LabelTable
 
@@ -103,7 +103,7 @@ def check(table: LabelTable, path: str | os.PathLike[str]) -> LabelTable:
         valid = int(cells.columns.min()) >= 0 and int(cells.columns.max()) < classes
         valid = valid and int(cells.values.min()) >= -1 and int(cells.values.max()) <= 1
         asked = cells.asked_or_not()
-        valid = valid and int(asked.min()) >= NOT_ASKED and int(asked.max()) <= CHOSEN
+        valid = valid and int(asked.min()) >= NOT_ASKED and int(asked.max()) <= CONFIRMED
     if not valid:
         raise InputError(f"{path}: the label table is damaged: cells outside its images or classes")
     try:

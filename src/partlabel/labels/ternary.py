@@ -81,5 +81,5 @@ def _refuse_others(
     if any(np.isnan(value) for value in allowed):
         other &= ~np.isnan(values)
     if other.any():
-        place = [int(axis[0]) for axis in np.nonzero(other)]
-        raise InputError(f"{values[tuple(place)]:g} at {place}: {message}")
+        position = [int(axis[0]) for axis in np.nonzero(other)]
+        raise InputError(f"{values[tuple(position)]:g} at {position}: {message}")

@@ -14,6 +14,7 @@ import numpy as np
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_of
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable, Names
+from partlabel.labels.combine import Conflict
 from partlabel.labels.formats.arrow import Arrow
 from partlabel.labels.formats.cell_list import CellList
 from partlabel.labels.formats.class_folders import ClassFolders
@@ -22,7 +23,9 @@ from partlabel.labels.formats.cvat import Cvat
 from partlabel.labels.formats.format import Format
 from partlabel.labels.formats.formulas import quoted_table
 from partlabel.labels.formats.hf_disk import HfDisk, HfDiskLists
+from partlabel.labels.formats.hints import hint
 from partlabel.labels.formats.imagefolder import ImageFolder
+from partlabel.labels.formats.joining import join_classes
 from partlabel.labels.formats.label_studio import LabelStudio
 from partlabel.labels.formats.lists import Lists
 from partlabel.labels.formats.long import OpenImages
@@ -34,7 +37,12 @@ from partlabel.labels.formats.reading_options import (
     ReadOptions,
     read_options,
 )
-from partlabel.labels.formats.restriction import check_names, has_one_each, restrict
+from partlabel.labels.formats.restriction import (
+    check_names,
+    has_one_each,
+    only_asked,
+    only_frequent,
+)
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Contradiction, Notes, Stated, assemble
 from partlabel.labels.formats.tags import Tags
@@ -81,6 +89,11 @@ FORMATS: dict[str, Format] = {
 PathLike = str | os.PathLike[str]
 
 
+_EXCEL = (".xls", ".ods")  # also .xlsx, .xlsm and .xlsx#sheet
+_NO_EXCEL = (
+    "Excel files can only be read; write a .csv file, which Excel opens (--excel-safe protects "
+    "names that look like formulas)"
+)
 _MANY_IMAGES = 50  # that have one class each hardly by chance
 
 
@@ -90,6 +103,11 @@ class Reading:
 
     table: LabelTable
     notes: Notes
+
+    @property
+    def file_classes(self) -> list[str]:
+        """The classes as the file names them."""
+        return list(self.notes.names or self.table.classes)
 
 
 def read_labels(
@@ -110,7 +128,8 @@ def read_labels(
             default is unknown.
         images: a folder of images; those that the file does not mention are added to the table,
             with all labels unknown.
-        more: ``ignore_columns``, ``only_classes`` and ``min_count``, see :class:`ReadOptions`.
+        more: ``ignore_columns``, ``only_classes``, ``min_count``, ``rename`` and ``ignore_case``,
+            see :class:`ReadOptions`.
     """
     return read(path, format, unlisted, images, **more).table
 
@@ -140,13 +159,19 @@ def read_with(
     images: PathLike | None = None,
     *,
     strict: bool = True,
+    conflict: Conflict = "error",
 ) -> Reading:
-    """Read a label file as :func:`read` does, with all options in one object."""
+    """Read a label file as :func:`read` does, with all options in one object.
+
+    ``conflict`` is the rule for classes that become one and contradict each other in an image.
+    """
     source = Source(path, options)
     chosen = _format_of(source)
     try:
-        stated = restrict(source, chosen.read(source))
+        stated = only_asked(source, chosen.read(source))
         _check_unlisted(source, chosen, stated)
+        stated = join_classes(stated, options, conflict, strict=strict)
+        stated = only_frequent(source, stated)
         if chosen.has_free_names:
             check_names(source, stated, strict=strict)
         table = assemble(stated, options.unlisted, strict=strict)
@@ -208,6 +233,8 @@ def write_labels(
 def target_format(path: PathLike, format: str | None = None) -> Format:
     """The format for a new file; an error if it is unclear or the folder does not exist."""
     path = Path(path)
+    if unpacked_suffix(path).startswith(_EXCEL):
+        raise FileError(path, _NO_EXCEL)
     chosen = FORMATS[one_of("format", format, FORMATS)] if format else _by_suffix(path)
     if not chosen.writable:
         raise FileError(path, f"files of the format '{chosen.name}' can only be read")
@@ -251,22 +278,9 @@ def _detect(source: Source) -> Format:
     if matching:
         options = " or ".join(f"--format {candidate.name}" for candidate in matching)
         raise source.error(f"matches several formats; choose one with {options}")
-    raise source.error(f"matches no label format{_hint(source)}")
-
-
-def _hint(source: Source) -> str:
-    """A guess at the problem of a file that matches no format."""
-    if source.kind != "text":
-        return f"; choose one with --format: {', '.join(FORMATS)}"
-    header = source.header
-    prefix = f" (its header is {', '.join(header)[:80]!r}); "
-    if header[0] == "" and "image" in header[1:]:
-        return prefix + "its first column has no name; write it without an index (index=False)"
-    if header[0].lower() == "image":
-        return prefix + "name the column of tags 'tag', or add one column per class"
-    return prefix + (
-        "rename the first column to 'image', or use --format csv if it holds the images and the "
-        "others are classes"
+    choices = f"; choose one with --format: {', '.join(FORMATS)}"
+    raise source.error(
+        f"matches no label format{hint(source) if source.kind == 'text' else choices}"
     )
 
 

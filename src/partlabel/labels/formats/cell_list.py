@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from partlabel.base.errors import some
 from partlabel.base.files import atomic_file
-from partlabel.labels import CHOSEN, HUMAN, MODEL, NOT_ASKED, RANDOM, Details, LabelTable, Names
+from partlabel.labels import (
+    CHOSEN,
+    CONFIRMED,
+    HUMAN,
+    MODEL,
+    NOT_ASKED,
+    RANDOM,
+    Details,
+    LabelTable,
+    Names,
+)
 from partlabel.labels.formats.delimited import (
     ABSENT_OR_PRESENT,
     DIGITS,
@@ -28,9 +38,10 @@ from partlabel.labels.formats.wide import first_values
 from partlabel.labels.table import MOST_ORIGINS, TOO_MANY_ORIGINS
 
 _SOURCES = {"human": HUMAN, "model": MODEL, "": HUMAN}
-ASKED = {"": NOT_ASKED, "random": RANDOM, "chosen": CHOSEN}
+ASKED = {"": NOT_ASKED, "random": RANDOM, "chosen": CHOSEN, "confirmed": CONFIRMED}
 _REQUIRED_COLUMNS = {"image", "class", "value"}
 _COLUMNS = _REQUIRED_COLUMNS | {"score", "source", "origin", "asked", "split"}
+_CHECKED = "checked"  # in lists of labels to check: whether somebody did
 
 Mask = NDArray[np.bool_]
 Integers = NDArray[np.int64]
@@ -74,7 +85,7 @@ class CellList(Format):
         if not is_label.all():
             stated = _select(stated, np.flatnonzero(is_label))
         stated.origins = origins
-        ignored = [name for name in text.header if name not in _COLUMNS]
+        ignored = [name for name in text.header if name not in (*_COLUMNS, _CHECKED)]
         if ignored:
             stated.notes.remarks.append(f"columns that are ignored: {some(ignored)}")
         return stated
@@ -93,6 +104,22 @@ class CellList(Format):
         return path.suffix.lower() != ".parquet"
 
 
+def checked_rows(source: Source, stated: Stated) -> Mask:
+    """Which statements of a file somebody checked.
+
+    They are those with something in the column ``checked``; without such a column, those that a
+    model asked for.
+    """
+    text = read_parquet(source) if source.kind == "parquet" else read_delimited(source)
+    if _CHECKED not in text.header:
+        asked = stated.details.filled("asked", len(stated.value))
+        return np.asarray(asked == CHOSEN)
+    column = text.column(_CHECKED)
+    filled = [ABSENT_OR_PRESENT.get(word.strip(), 1) == 1 for word in text.values(column)]
+    is_checked = np.array(filled or [False])[text.codes(column)]
+    return np.asarray(is_checked if stated.record is None else is_checked[stated.record])
+
+
 def _details(text: Delimited) -> tuple[Details, list[str]]:
     """The details of each row, and the names of the origins."""
     details, origins = Details(), []
@@ -104,7 +131,7 @@ def _details(text: Delimited) -> tuple[Details, list[str]]:
         sources = text.map(text.column("source"), _SOURCES, "write human or model")
         details = replace(details, sources=sources)
     if "asked" in text.header:
-        asked = text.map(text.column("asked"), ASKED, "write random, chosen or nothing")
+        asked = text.map(text.column("asked"), ASKED, "write random, chosen, confirmed or nothing")
         details = replace(details, asked=asked)
     if "origin" in text.header:
         column = text.column("origin")

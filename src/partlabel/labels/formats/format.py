@@ -24,6 +24,7 @@ class Format(ABC):
         writable: whether tables can be written in this format.
         is_text: whether it is one text file, which can be compressed.
         holds_origins: the format keeps the origins of labels, and which of them were asked for.
+        holds_asked: the format keeps which labels were asked for, but no origins.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Format(ABC):
     writable = True
     is_text = True
     holds_origins = False
+    holds_asked = False
 
     @abstractmethod
     def matches(self, source: Source) -> bool:
@@ -60,7 +62,9 @@ class Format(ABC):
 
     def losses(self, table: LabelTable) -> list[str]:
         """Descriptions of all parts of ``table`` that this format cannot hold."""
-        return self.drops(table) + ([] if self.holds_origins else _drops_origins(table))
+        if self.holds_origins:
+            return self.drops(table)
+        return self.drops(table) + _drops_origins(table, asked=not self.holds_asked)
 
 
 class ReadOnlyFormat(Format):
@@ -84,11 +88,11 @@ def drops_scores(table: LabelTable) -> list[str]:
     return lost
 
 
-def _drops_origins(table: LabelTable) -> list[str]:
+def _drops_origins(table: LabelTable, *, asked: bool) -> list[str]:
     details, lost = table.cells.details, []
     if details.origins is not None:
         lost.append(f"the origins of {count(int(np.count_nonzero(details.origins)), 'label')}")
-    if details.asked is not None:
+    if details.asked is not None and asked:
         lost.append(f"that {count(int(np.count_nonzero(details.asked)), 'label')} were asked for")
     return lost
 

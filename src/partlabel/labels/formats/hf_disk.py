@@ -294,7 +294,7 @@ def _list_cells(
     column: str,
     named: Sequence[str],
 ) -> Cells:
-    found: Cells = []
+    present: Cells = []
     for rows, values in cells:
         if named and pa.types.is_integer(values.type):
             labels = np.asarray(values.cast(pa.int64()).to_numpy())
@@ -307,8 +307,8 @@ def _list_cells(
             rows, labels = rows[labels >= 0], labels[labels >= 0]
         else:
             raise source.error(f"the column '{column}' holds {values.type}, not class labels")
-        found.append((rows, labels, np.full(len(rows), PRESENT, dtype=np.int8)))
-    return found
+        present.append((rows, labels, np.full(len(rows), PRESENT, dtype=np.int8)))
+    return present
 
 
 def _join(parts: list[Part], classes: list[str], cells: Cells, notes: Notes) -> Stated:

@@ -29,6 +29,15 @@ def unpacked_suffix(path: Path) -> str:
     return name.suffix.lower()
 
 
+def unpacked_stem(path: Path) -> str:
+    """The name of a file without its suffix and that of the compression.
+
+    >>> unpacked_stem(Path("north.csv.gz")), unpacked_stem(Path("v1.2.csv"))
+    ('north', 'v1.2')
+    """
+    return Path(path.stem).stem if is_packed(path) else path.stem
+
+
 def is_packed(path: Path) -> bool:
     """Whether the name of a file to write asks for compression."""
     return path.suffix.lower() in _CODEC_BY_SUFFIX

@@ -3,8 +3,9 @@
 import csv
 import io
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict
 
 from partlabel.base.errors import InputError, one_of
@@ -16,6 +17,8 @@ class ClassKeywords(TypedDict, total=False):
     ignore_columns: Sequence[str]
     only_classes: Sequence[str]
     min_count: int | None
+    rename: Mapping[str, str]
+    ignore_case: bool
 
 
 class ReadKeywords(ClassKeywords, total=False):
@@ -37,6 +40,9 @@ class ReadOptions:
         ignore_columns: columns of a table that are no classes.
         only_classes: read only these classes; empty for all.
         min_count: leave out classes that are present in fewer images than this; None for no limit.
+        rename: new names of classes; classes that get the same name become one.
+        ignore_case: whether classes whose names differ only in case are one class. It keeps a name
+            that ``rename`` gives, else the most frequent one.
     """
 
     format: str | None = None
@@ -44,6 +50,8 @@ class ReadOptions:
     ignore_columns: Sequence[str] = ()
     only_classes: Sequence[str] = ()
     min_count: int | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
+    ignore_case: bool = False
 
     def __post_init__(self) -> None:
         if self.unlisted is not None:
@@ -53,6 +61,28 @@ class ReadOptions:
                 raise InputError(f"{name} must be a list of names, not one text")
         if self.min_count is not None and self.min_count < 1:
             raise InputError(f"--min-count {self.min_count}: must be at least 1")
+
+    def updated(self, others: "ReadOptions") -> "ReadOptions":
+        """These options, replaced by others where those are not the default."""
+        values = {field.name: getattr(others, field.name) for field in fields(others)}
+        default = ReadOptions()
+        values = {name: value for name, value in values.items() if value != getattr(default, name)}
+        return replace(self, **values)
+
+    def asked_for(self, names: Sequence[str]) -> list[bool]:
+        """Whether each of these classes is to be read, by ``only_classes``."""
+        key = folded if self.ignore_case else str
+        asked = {key(name) for name in self.only_classes}
+        return [not asked or key(name) in asked for name in names]
+
+
+def folded(name: str) -> str:
+    """A name without differences in case and in the Unicode form of accents.
+
+    >>> folded("\u00c9t\u00e9") == folded("e\u0301te\u0301")
+    True
+    """
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def read_options(options: ReadOptions | None, keywords: dict[str, Any]) -> ReadOptions:

@@ -9,46 +9,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError, PartlabelWarning, count, one_of, some
-from partlabel.labels import PRESENT, Names
-from partlabel.labels.formats.reading_options import ReadOptions
+from partlabel.labels import PRESENT
+from partlabel.labels.formats.joining import differing_in_case
+from partlabel.labels.formats.reading_options import ReadOptions, folded
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
 
 _MANY = 100  # classes that occur once; fewer are not worth an error
 
 
-def restrict(source: Source, stated: Stated) -> Stated:
-    """The statements about the classes that the options ask for; all images stay."""
+def only_asked(source: Source, stated: Stated) -> Stated:
+    """The statements about the classes that ``only_classes`` asks for; all images stay."""
     options = source.options
     if options.ignore_columns and source.kind in ("json", "xml", "arrow"):
         raise source.error("--ignore-columns has no effect, because the file has no columns")
-    keep = np.ones(len(stated.classes), dtype=np.bool_)
-    if options.only_classes:
-        require_classes(options, list(stated.classes))
-        keep = Names(list(options.only_classes)).find(stated.classes) >= 0
+    if not options.only_classes:
+        return stated
+    classes = list(stated.classes)
+    require_classes(options, classes)
+    keep = np.array(options.asked_for(classes), dtype=np.bool_)
+    stated.notes.remarks.append(
+        f"{count(int(keep.sum()), 'class', 'classes')} read, because of --only-classes"
+    )
+    return _selected(stated, keep)
+
+
+def only_frequent(source: Source, stated: Stated) -> Stated:
+    """The statements about the classes that ``min_count`` keeps; all images stay."""
+    least = source.options.min_count
+    if least is None:
+        return stated
+    frequent = images_per_class(stated) >= least
+    rare = int((~frequent).sum())
+    if rare:
         stated.notes.remarks.append(
-            f"{count(int(keep.sum()), 'class', 'classes')} read, because of --only-classes"
+            f"{count(rare, 'class', 'classes')} left out, present in fewer than "
+            f"{count(least, 'image')} (--min-count)"
         )
-    if options.min_count is not None:
-        frequent = images_per_class(stated) >= options.min_count
-        rare = int((keep & ~frequent).sum())
-        if rare:
-            stated.notes.remarks.append(
-                f"{count(rare, 'class', 'classes')} left out, present in fewer than "
-                f"{count(options.min_count, 'image')} (--min-count)"
-            )
-        keep &= frequent
-        if len(keep) and not keep.any():
-            raise InputError(f"--min-count {options.min_count} leaves no class")
-    return stated if keep.all() else _selected(stated, keep)
+    if len(frequent) and not frequent.any():
+        raise InputError(f"--min-count {least} leaves no class")
+    return _selected(stated, frequent)
 
 
 def require_classes(options: ReadOptions, classes: Sequence[str]) -> None:
     """Raise an error if the options ask for a class that is not among these."""
-    known = set(classes)
+    key = folded if options.ignore_case else str
+    known = {key(name) for name in classes}
     try:
         for name in options.only_classes:
-            if name not in known:
+            if key(name) not in known:
                 one_of("class", name, classes)
     except InputError as error:
         raise InputError(f"--only-classes: {error}") from None
@@ -64,6 +73,8 @@ def images_per_class(stated: Stated) -> NDArray[np.int64]:
 
 def _selected(stated: Stated, keep: NDArray[np.bool_]) -> Stated:
     """The statements about some classes."""
+    if keep.all():
+        return stated
     new_position = np.cumsum(keep) - 1
     kept = np.flatnonzero(keep[stated.label])
     per_statement: dict[str, Any] = {
@@ -91,17 +102,14 @@ def check_names(source: Source, stated: Stated, *, strict: bool) -> None:
         strict: raise an error if most classes occur once; if not, note it.
     """
     _check_rare(source, stated, strict=strict)
-    names: dict[str, list[str]] = {}
-    for name in stated.classes:
-        names.setdefault(name.casefold(), []).append(name)
     pairs = [
-        " and ".join(f"'{name}'" for name in group) for group in names.values() if len(group) > 1
+        " and ".join(f"'{name}'" for name in group) for group in differing_in_case(stated.classes)
     ]
     if pairs:
         more = f" and {len(pairs) - 3:,} more" if len(pairs) > 3 else ""
         message = (
             f"classes that differ only in case: {', '.join(pairs[:3])}{more}; if they are one "
-            "class, join them with merge --synonyms FILE or --rename OLD=NEW"
+            "class, join them with --ignore-case (in Python: ignore_case=True)"
         )
         if strict:
             warnings.warn(f"{source.path}: {message}", PartlabelWarning, stacklevel=5)

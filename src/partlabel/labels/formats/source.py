@@ -48,6 +48,12 @@ IMAGE_NAMES = (
 Kind = Literal["folder", "json", "jsonl", "parquet", "arrow", "xml", "text"]
 
 
+def image_column(header: Iterable[str]) -> int | None:
+    """The position of the column with the names of images, None if no column is called so."""
+    names = [name.lower() for name in header]
+    return next((names.index(name) for name in IMAGE_NAMES if name in names), None)
+
+
 @dataclass(frozen=True)
 class Text:
     """Properties of a text file: its encoding, and whether it contains quotation marks."""
@@ -121,10 +127,10 @@ class Source:
             self.remarks.append(f"unpacked from {codec}")
         if head == spreadsheet.MAGIC:
             with self._replaced() as spool:
-                found = spreadsheet.write_as_text(self.file, sheet, spool, shown_as=self.path)
-            self.sheet = found.name
-            number = f" of {found.sheets}" if found.sheets > 1 else ""
-            self.remarks.append(f"read from the sheet '{found.name}'{number}")
+                info = spreadsheet.write_as_text(self.file, sheet, spool, shown_as=self.path)
+            self.sheet = info.name
+            number = f" of {info.sheets}" if info.sheets > 1 else ""
+            self.remarks.append(f"read from the sheet '{info.name}'{number}")
         elif sheet is not None:
             raise self.error("is not an Excel file, so it has no sheets")
 
@@ -327,8 +333,8 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object as a dict; a key that occurs twice is an error."""
     item = dict(pairs)
     if len(item) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        names: set[str] = set()
+        twice = next(key for key, _ in pairs if key in names or names.add(key))  # type: ignore[func-returns-value]
         raise DuplicateKeyError(f"'{twice}' occurs twice in one object")
     return item
 

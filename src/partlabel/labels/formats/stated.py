@@ -1,7 +1,7 @@
 """From the statements in a file to a label table: the step that all readers share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from partlabel.base.errors import InputError
 from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
 from partlabel.labels.cells import Details, concatenate, from_triples
-from partlabel.labels.combine import Combined, combine
+from partlabel.labels.combine import Combined, Conflict, combine
 from partlabel.labels.formats.source import Source
 
 Integers = NDArray[Any]
@@ -43,6 +43,8 @@ class Notes:
     contradictions: list[Contradiction] = field(default_factory=list)
     uncertain: dict[str, int] = field(default_factory=dict)
     """Number of labels per class that an annotator marked as uncertain (CheXpert's -1)."""
+    names: dict[str, str] = field(default_factory=dict)
+    """For each class of the file its name in the table, if the options rename any."""
 
 
 def numbered(records: Sequence[int]) -> list[str]:
@@ -91,25 +93,49 @@ def assemble(stated: Stated, unlisted: str | None, *, strict: bool) -> LabelTabl
         unlisted: ``"absent"`` makes every cell absent that the file does not mention.
         strict: whether a contradiction is an error; if not, the label becomes unknown.
     """
+    stated = settle(stated, strict=strict)
+    rows, columns, value, details = stated.image, stated.label, stated.value, stated.details
     shape = (len(stated.images), len(stated.classes))
-    cell = stated.image.astype(np.int64) * shape[1] + stated.label
-    value, details = stated.value, stated.details
-    if len(cell) > 1 and not (cell[1:] > cell[:-1]).all():
-        combined = combine(cell, value, details)
-        _note_repeated(stated, combined)
-        _note_contradictions(stated, combined, strict=strict)
-        cell, value, details = combined.cell, combined.value, combined.details
     if unlisted == "absent":
-        is_unlisted = np.ones(shape[0] * shape[1], dtype=np.bool_)
-        is_unlisted[cell] = False
-        filled = np.flatnonzero(is_unlisted)
-        cell = np.concatenate([cell, filled])
-        value = np.concatenate([value, np.full(len(filled), ABSENT, np.int8)])
-        details = concatenate([details, Details()], [len(value) - len(filled), len(filled)])
-    rows, columns = np.divmod(cell, max(shape[1], 1))
+        is_unlisted = np.ones(shape, dtype=np.bool_)
+        is_unlisted[rows, columns] = False
+        filled_rows, filled_columns = np.nonzero(is_unlisted)
+        details = concatenate([details, Details()], [len(value), len(filled_rows)])
+        rows = np.concatenate([rows, filled_rows])
+        columns = np.concatenate([columns, filled_columns])
+        value = np.concatenate([value, np.full(len(filled_rows), ABSENT, np.int8)])
     cells = from_triples(rows, columns, value, shape, details)
     return LabelTable.from_cells(
         stated.images, stated.classes, cells, stated.splits, stated.origins
+    )
+
+
+def settle(stated: Stated, *, strict: bool, conflict: Conflict = "error") -> Stated:
+    """The statements with each cell once, in the order of the cells.
+
+    Args:
+        stated: the statements.
+        strict: whether the rule ``"error"`` raises an error; if not, a label with a contradiction
+            becomes unknown, and is noted.
+        conflict: the rule for contradictions, as in :meth:`LabelTable.merge`.
+    """
+    width = len(stated.classes)
+    cell = stated.image.astype(np.int64) * width + stated.label
+    if len(cell) < 2 or (cell[1:] > cell[:-1]).all():
+        return stated
+    combined = combine(cell, stated.value, stated.details, conflict)
+    _note_repeated(stated, combined)
+    if conflict == "error":
+        _note_contradictions(stated, combined, strict=strict)
+    rows, columns = np.divmod(combined.cell, max(width, 1))
+    record = combined.taken if stated.record is None else stated.record[combined.taken]
+    return replace(
+        stated,
+        image=rows,
+        label=columns,
+        value=combined.value,
+        details=combined.details,
+        record=record,
     )
 
 

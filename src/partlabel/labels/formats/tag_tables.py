@@ -6,7 +6,7 @@ from functools import cached_property
 import pyarrow.compute as pc
 
 from partlabel.labels.formats.delimited import ABSENT_OR_PRESENT, Delimited, read_delimited
-from partlabel.labels.formats.source import IMAGE_NAMES, Source
+from partlabel.labels.formats.source import IMAGE_NAMES, Source, image_column
 
 _ONE = ("tag", "label", "class", "category")
 _SEVERAL = ("tags", "labels", "classes", "categories", "keywords")
@@ -89,7 +89,7 @@ def tag_table(source: Source, *, forced: bool = False) -> TagTable | None:
             raise source.error("is not a text table; tags have the columns image,tag")
         return None
     header = [name.lower() for name in source.header]
-    image = next((header.index(name) for name in IMAGE_NAMES if name in header), None)
+    image = image_column(header)
     tags = [i for i, name in enumerate(header) if name in TAG_NAMES]
     is_long = {"class", "value"} <= set(header)
     if image is None or len(tags) != 1 or (is_long and not forced):

@@ -98,8 +98,8 @@ class Tagging:
         changed = texts.filter(pc.and_(pc.not_equal(texts, names), pc.invert(is_blank)))
         classes = pc.unique(names.filter(pc.invert(is_blank)))
         classes = classes.take(pc.sort_indices(classes))
-        found = pc.index_in(names, value_set=classes).fill_null(-1)
-        label = np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+        columns = pc.index_in(names, value_set=classes).fill_null(-1)
+        label = np.asarray(columns.to_numpy(zero_copy_only=False), dtype=np.int64)
         return cls(classes, label, changed.to_pylist())
 
     def remarks(self) -> list[str]:

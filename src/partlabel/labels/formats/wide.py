@@ -18,11 +18,10 @@ from partlabel.labels.formats.delimited import (
 from partlabel.labels.formats.format import Format, drops_scores, drops_splits
 from partlabel.labels.formats.reading_options import quote_names
 from partlabel.labels.formats.restriction import require_classes
-from partlabel.labels.formats.source import Source
+from partlabel.labels.formats.source import Source, image_column
 from partlabel.labels.formats.stated import Notes, Stated, only_once
-from partlabel.labels.formats.tag_tables import tag_table
+from partlabel.labels.formats.tag_tables import SEPARATORS, tag_table
 
-_IMAGE_COLUMN_NAMES = ("filename", "file", "path", "photo", "picture")  # besides ``image``
 _SAMPLED_RECORDS = 50
 _HINT = "write 1 or yes (present), 0 or no (absent), or leave the cell empty (unknown)"
 
@@ -35,7 +34,7 @@ class Csv(Format):
     lists_every_cell = True
 
     def matches(self, source: Source) -> bool:
-        """Whether the first column is ``image``, or has a similar name and the others hold labels.
+        """Whether the first column is ``image``, or has a similar name and another holds labels.
 
         A table with columns ``class`` and ``value`` may be of the format ``cells`` instead.
         """
@@ -48,13 +47,10 @@ class Csv(Format):
         may_be_cells = {"class", "value"} <= set(others)
         if first.lower() == "image":
             return not may_be_cells or first_values(source, others) <= set(DIGITS)
-        is_chexpert = first == "Path"
-        if first.lower() not in _IMAGE_COLUMN_NAMES or is_chexpert or may_be_cells:
-            return False
-        only = source.options.only_classes
-        classes = [n for n in others if n in only] if only else [n for n in others if n != "split"]
-        values = first_values(source, classes)
-        return values <= set(ABSENT_OR_PRESENT) and any(ABSENT_OR_PRESENT[v] for v in values)
+        if first in ("Path", "file_name") or image_column(source.header) != 0 or may_be_cells:
+            return False  # of the formats chexpert and hf
+        words = first_words(source)
+        return any(holds_labels(words[name]) for name in others if name != "split")
 
     def read(self, source: Source) -> Stated:
         """The labels of each image; the first column is the image, whatever its name."""
@@ -145,11 +141,27 @@ def need_classes(table: LabelTable) -> None:
         raise InputError("a table without classes cannot be written in this format")
 
 
+def first_words(source: Source) -> dict[str, set[str]]:
+    """The words in each column of the first records; of columns of one name, those in the first."""
+    records = islice(source.records(), 1, 1 + _SAMPLED_RECORDS)  # without the header
+    words: list[set[str]] = [set() for _ in source.all_columns]
+    for _, fields in records:
+        for column, field in zip(words, fields, strict=False):
+            column.add(field.strip())
+    pairs = zip(source.all_columns, words, strict=True)
+    return dict(reversed([(name, column) for name, column in pairs if name in source.header]))
+
+
 def first_values(source: Source, columns: list[str]) -> set[str]:
     """The values in these columns of the first records."""
-    positions = [source.all_columns.index(name) for name in columns]
-    records = islice(source.records(), 1, 1 + _SAMPLED_RECORDS)  # without the header
-    return {fields[i].strip() for _, fields in records for i in positions if i < len(fields)}
+    words = first_words(source)
+    return set().union(*(words[name] for name in columns))
+
+
+def holds_labels(words: set[str]) -> bool:
+    """Whether all words are words for labels, and some of them for known labels."""
+    meanings = {ABSENT_OR_PRESENT.get(word) for word in words}
+    return None not in meanings and bool(meanings - {0})
 
 
 def read_wide(
@@ -168,7 +180,8 @@ def read_wide(
     """
     only, source = text.source.options.only_classes, text.source
     require_classes(source.options, [text.header[i] for i in columns])
-    columns = [i for i in columns if text.header[i] in only] if only else columns
+    asked = source.options.asked_for([text.header[i] for i in columns])
+    columns = [i for i, is_asked in zip(columns, asked, strict=True) if is_asked]
     classes = [text.header[i] for i in columns]
     if "" in classes:
         number = columns[classes.index("")] + 1
@@ -207,6 +220,12 @@ def _proposal(text: Delimited, columns: list[int], meaning: dict[str, int]) -> s
             no_classes.append(text.header[column])
     if not no_classes:
         return "; if the column is not a class, leave it out with --ignore-columns"
+    if len(no_classes) == len(columns) > 1:
+        return "; if these columns hold tags, write one row per tag, with the columns image,tag"
+    if len(no_classes) == len(columns):
+        lists = any(mark in word for word in text.values(columns[0]) for mark in SEPARATORS)
+        name = "tags" if lists else "tag"
+        return f"; if the column holds tags, call it '{name}' instead of '{no_classes[0]}'"
     names = quote_names(no_classes)
     return f"; columns that are no classes are left out with --ignore-columns {names}"
 

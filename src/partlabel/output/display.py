@@ -12,6 +12,7 @@ from partlabel.base.terminal import console, printable, say
 from partlabel.images.matching import describe as spelling_line
 from partlabel.judging.completion import Completion
 from partlabel.labels import PRESENT, LabelTable
+from partlabel.labels.formats.reading_options import folded
 from partlabel.labels.inspection import ClassSummary, Inspection, SplitSummary
 from partlabel.labels.merge_files import MergedFiles
 from partlabel.labels.origins import OriginSummary
@@ -47,16 +48,16 @@ def merge_lines(result: MergedFiles, rule: str) -> str:
     if result.overruled:
         number = count(result.overruled, "label")
         lines.append(f"  note: {number} of a model contradict a human's, which is kept")
-    for kind, names, simplify in (
-        ("class", merged.classes, str.casefold),
-        ("image", merged.ids, _without_folder_and_ending),
+    for kind, names, simplify, remedy in (
+        ("class", merged.classes, folded, "--ignore-case"),
+        ("image", merged.ids, _without_folder_and_ending, "--images DIR"),
     ):
         pairs = _similar_names(names, simplify)
         if pairs:
             first, second = pairs[0]
             lines.append(
                 f"  note: {count(len(pairs), 'pair')} of similar {kind} names, such as '{first}' "
-                f"and '{second}'; rename one of them if they are the same {kind}"
+                f"and '{second}'; if they are the same {kind}, join them with {remedy}"
             )
     return "\n".join(lines)
 
@@ -122,19 +123,19 @@ def show_inspection(name: str, inspection: Inspection, *, every_class: bool = Fa
 
 def _show_origins(origins: list[OriginSummary], classes: list[str]) -> None:
     """Print which origin noted presences or absences of which class."""
-    shown = origins[:_MAX_ORIGINS]
+    listed = origins[:_MAX_ORIGINS]
     words = {"both": "both", "presences": "present only", "absences": "absent only"}
     rows = [
         [
             escape(name),
-            *(words[origin.noted[name].kind] if name in origin.noted else "" for origin in shown),
+            *(words[origin.noted[name].kind] if name in origin.noted else "" for origin in listed),
         ]
         for name in classes
     ]
-    columns = [("noted by", False), *((escape(origin.name), False) for origin in shown)]
+    columns = [("noted by", False), *((escape(origin.name), False) for origin in listed)]
     console().print(grid(columns, rows))
-    if len(origins) > len(shown):
-        number = count(len(origins) - len(shown), "origin")
+    if len(origins) > len(listed):
+        number = count(len(origins) - len(listed), "origin")
         console().print(f"... and {number} more (--json lists them)")
 
 
@@ -185,11 +186,22 @@ def _findings(inspection: Inspection) -> Iterator[str]:
         yield f"image files in {inspection.files.folder}: {inspection.files.found:,} found"
         if inspection.files.spellings:
             yield f"  spelled differently: {spelling_line(inspection.files.spellings)}"
+        if inspection.files.shared:
+            yield f"  {_shared_line(inspection.files.shared)}"
         yield f"  missing: {_number_and_names(inspection.files.missing)}"
         yield f"  unreadable: {_number_and_names(list(inspection.files.unreadable))}"
         for name, why in list(inspection.files.unreadable.items())[:5]:
             yield f"    {name}: {why}"
         yield f"  not in the label file: {_number_and_names(inspection.files.unmentioned)}"
+
+
+def _shared_line(shared: dict[str, list[str]]) -> str:
+    """How many files have several names in the label file, and what to do about it."""
+    file, names = next(iter(shared.items()))
+    return (
+        f"with several names in the label file: {len(shared):,} (such as {file}: {some(names)}); "
+        "convert --images gives each file one name"
+    )
 
 
 def _number_and_names(names: list[str]) -> str:
@@ -215,6 +227,6 @@ def show_completion(completion: Completion) -> None:
     console().print(grid([(title, j > 1) for j, title in enumerate(header)], rows))
     if not completion.total[PRESENT]:
         say(
-            "no present label could be guaranteed: too few of the reserved labels have such high "
-            "scores and are correct. More validation images or a lower --min-precision help"
+            "no present label could be guaranteed: too few of the held-out labels have such high "
+            "scores and are correct. More labels or a lower --min-precision help"
         )

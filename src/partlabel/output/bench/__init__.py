@@ -15,6 +15,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from partlabel.base.errors import FileError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.terminal import say
@@ -23,13 +25,19 @@ from partlabel.images.folder import ImageFiles
 from partlabel.labels import simulate
 from partlabel.output.bench.curves import draw_curves
 from partlabel.output.bench.jobs import Cell, Setup, run_cells
+from partlabel.output.bench.label_bias import bias_notes
 from partlabel.output.bench.results import Result, name_of_labels, write_results
+from partlabel.output.bench.round_tables import draw_rounds, tables_of_rounds
+from partlabel.output.bench.rounds import run_rounds
+from partlabel.output.bench.shared_groups import find_groups, write_groups
 from partlabel.output.bench.spec import (
     Combination,
     Spec,
     choices,
     combinations,
     edge_warnings,
+    has_folds,
+    labels_of,
     read_spec,
     read_table,
     settings_of,
@@ -37,6 +45,7 @@ from partlabel.output.bench.spec import (
 )
 from partlabel.output.bench.tables import Tables, tables
 from partlabel.training.embedded import open_vectors
+from partlabel.training.selection import by_humans
 
 __all__ = ["Benchmark", "Spec", "read_spec", "run_spec", "tables"]
 
@@ -80,7 +89,17 @@ def run_spec(
     """
     out.mkdir(parents=True, exist_ok=True)
     conditions = _check_data(spec, say)
-    setup = Setup(spec, out, jobs, cache)
+    setup = Setup(spec, out, jobs, cache, find_groups(spec, cache, say))
+    write_groups(setup)
+    if spec.rounds is not None:
+        lines = run_rounds(setup, say)
+        ways = [way for way in spec.rounds.ways if (way.strategy, way.goal) == ("random", "map")]
+        outcome = tables_of_rounds(lines, ways[0].name if ways else None)
+        _write(out, lines, outcome, draw_rounds(lines))
+        return Benchmark(lines, outcome)
+    notes = _test_notes(setup)
+    for note in notes:
+        say(f"note: {note}")
     chosen = _choose_settings(setup, conditions, say)
     cells = [
         _cell(spec, combination, seed, choice, conditions)
@@ -89,14 +108,16 @@ def run_spec(
     ]
     say(f"comparing: {count(len(cells), 'training')}")
     results = run_cells(setup, cells, say, test=True)
-    summary = tables(results, spec.figures, spec.baseline, spec.ceiling)
-    _write(out, results, summary)
+    folds = spec.folds if has_folds(spec) else None
+    summary = tables(results, spec.figures, spec.baseline, spec.ceiling, folds or 0)
+    summary = replace(summary, notes=[*summary.notes, *notes])
+    _write(out, results, summary, draw_curves(results))
     return Benchmark(results, summary)
 
 
 def _check_data(spec: Spec, say: Say) -> tuple[str, ...]:
     """Check labels and images before the first training; returns what all results depend on."""
-    table = read_table(spec)
+    table = read_table(spec, spec.seeds[0])
     for name in (spec.split, spec.test_split):
         table.in_split(name)
     if simulate.HOLDOUT in set(table.splits or []):
@@ -115,6 +136,24 @@ def _check_data(spec: Spec, say: Say) -> tuple[str, ...]:
     names = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()
     labels = hashlib.blake2b(names + table.dense().tobytes(), digest_size=8).hexdigest()
     return labels, source, spec.split, spec.test_split, f"{spec.holdout:g}"
+
+
+def _test_notes(setup: Setup) -> list[str]:
+    """What is worth knowing about the test labels before results are read."""
+    spec, notes = setup.spec, []
+    table = read_table(spec, spec.seeds[0], setup.groups)
+    if has_folds(spec):
+        tested = labels_of(spec)
+    else:
+        tested = table.split(spec.test_split)
+        first = setup.groups.first
+        crossing = np.isin(
+            first[table.in_split(spec.split)], first[table.in_split(spec.test_split)]
+        )
+        if crossing.any():
+            left_out = count(int(crossing.sum()), "training image")
+            notes.append(f"{left_out} left out: near-duplicates of test images")
+    return [*notes, *bias_notes(by_humans(tested))]
 
 
 def _cell(
@@ -184,11 +223,10 @@ def _best_choices(trials: list[Result]) -> dict[tuple[str, str, float | None], C
     return {key: trial["chosen"] for key, trial in best.items()}
 
 
-def _write(out: Path, results: list[Result], summary: Tables) -> None:
+def _write(out: Path, results: list[Result], summary: Tables, curves: str) -> None:
     """Write results, tables and curves."""
     write_results(out / "results.csv", results)
     files = {"table.md": summary.markdown(), "table.tex": summary.latex()}
-    curves = draw_curves(results)
     if curves:
         files["curves.svg"] = curves
     else:

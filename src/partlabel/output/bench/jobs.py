@@ -19,12 +19,17 @@ import torch
 
 from partlabel.base.errors import count
 from partlabel.base.files import atomic_file
+from partlabel.images.batches import Rows
 from partlabel.judging.pseudo_label_rates import judge
-from partlabel.judging.scoring import evaluate_run
+from partlabel.judging.scoring import Scored, evaluate_scored, score_labelled
 from partlabel.labels import LabelTable, simulate
-from partlabel.metrics import by_annotations
+from partlabel.labels.groups import Groups
+from partlabel.metrics import by_annotations, evaluate
+from partlabel.metrics.resampling import resampled_map
+from partlabel.output.bench.label_bias import WHOLE, whole_rows
 from partlabel.output.bench.results import Result, name_of_labels
 from partlabel.output.bench.spec import FULL, Spec, read_table, strategy_of
+from partlabel.output.bench.uncertainty import RESAMPLED, TEST_IMAGES, draw_samples
 from partlabel.training.run import Run
 from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError
@@ -39,12 +44,19 @@ class Setup:
         out: the folder of runs and results.
         jobs: number of trainings at a time.
         cache: folder of cached features; None for the default.
+        groups: images of the labels that belong together.
     """
 
     spec: Spec
     out: Path
     jobs: int
     cache: str | os.PathLike[str] | None
+    groups: Groups
+
+    @property
+    def groups_file(self) -> Path:
+        """The file of the groups; there is one if there are any."""
+        return self.out / "groups.csv"
 
     def folder(self, cell: "Cell") -> Path:
         """The folder of a cell."""
@@ -131,7 +143,7 @@ def _results(setup: Setup, cells: list[Cell], test: bool) -> Iterator[Result]:
             yield _run_cell(setup, cell, test)
         return
     context = get_context("spawn")
-    with ProcessPoolExecutor(setup.jobs, context, _end_with, (os.getpid(),)) as pool:
+    with ProcessPoolExecutor(setup.jobs, context, end_with, (os.getpid(),)) as pool:
         futures = [pool.submit(_run_cell, setup, cell, test) for cell in cells]
         for future in as_completed(futures):
             yield future.result()
@@ -188,7 +200,7 @@ def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str,
     return {"known": own.known, "clean": correct / max(math.prod(own.shape), 1)}
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """End this process soon after its parent process has ended for whatever reason."""
 
     def watch() -> None:
@@ -199,10 +211,15 @@ def _end_with(parent: int) -> None:
     Thread(target=watch, daemon=True).start()
 
 
+def use_threads(jobs: int) -> None:
+    """Share the cores with the other processes of a benchmark."""
+    if jobs > 1:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+
+
 def _run_cell(setup: Setup, cell: Cell, test: bool) -> Result:
     """The result of a cell, read from its file if it is finished; a failure is a result too."""
-    if setup.jobs > 1:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // setup.jobs))
+    use_threads(setup.jobs)
     path = setup.result_file(cell, test)
     folder = path.parent
     result: Result = {
@@ -235,7 +252,7 @@ def _run_cell(setup: Setup, cell: Cell, test: bool) -> Result:
 def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> dict[str, Any]:
     """Hide labels, train on the others, and return the figures of the run."""
     spec = setup.spec
-    table = read_table(spec)
+    table = read_table(spec, cell.seed, setup.groups)
     if cell.strategy == FULL:
         labels = simulate.hide(table, "partial", 1.0, cell.seed, spec.split, spec.holdout)
     else:
@@ -251,8 +268,12 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
             **strategy.options,
         )
     # the method's table has no rows of other splits, so that no test label can be used
-    rows = np.flatnonzero(labels.in_split(spec.split) | labels.in_split(simulate.HOLDOUT))
-    settings = {"seed": cell.seed, "split": spec.split, "reserve": 0, **cell.settings}
+    rows = usable_rows(labels, spec, setup.groups)
+    settings: dict[str, Any] = {"seed": cell.seed, "split": spec.split, "reserve": 0}
+    settings["split_duplicates"] = True  # they are found once, for all trainings
+    if setup.groups.groups:
+        settings["group"] = str(setup.groups_file)
+    settings |= cell.settings
     if cell.start is not None:
         settings["start"] = str(setup.folder(cell.start) / "run")
     run = train(
@@ -271,9 +292,40 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
         **label_shares(labels, table, spec.split),
     }
     if test:
-        evaluation = evaluate_run(run, table.split(spec.test_split))
+        scored = score_labelled(run, table.split(spec.test_split))
+        evaluation = evaluate_scored(scored)
+        figures |= _on_test_images(scored)
         groups = by_annotations(evaluation, run.selection.training)
         figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)}
         figures |= dict(evaluation)
         figures |= judge(run, table)
     return figures
+
+
+def _on_test_images(scored: Scored) -> dict[str, Any]:
+    """The mAP of resampled test images, and of those with all labels known if there are others."""
+    rows = scored.readable
+    scores, truth = scored.scores[rows], scored.table.dense()[rows]
+    names = "\x1f".join(scored.table.subset(rows).ids).encode()
+    resampled = resampled_map(scores, truth, draw_samples(len(truth)))
+    figures: dict[str, Any] = {
+        TEST_IMAGES: hashlib.blake2b(names, digest_size=8).hexdigest(),
+        RESAMPLED: [None if math.isnan(value) else round(value, 6) for value in resampled.tolist()],
+    }
+    whole = whole_rows(truth)
+    if WHOLE <= whole.sum() < len(whole):
+        figures["mAP_whole"] = evaluate(scores[whole], truth[whole])["mAP"]
+    return figures
+
+
+def usable_rows(labels: LabelTable, spec: Spec, groups: Groups) -> Rows:
+    """The rows to train or validate on, without those that belong to a test image.
+
+    A training image that belongs to a validation image is left out too.
+    """
+    train, held_out = labels.in_split(spec.split), labels.in_split(simulate.HOLDOUT)
+    tested = labels.in_split(spec.test_split)
+    first = groups.first
+    held_out = held_out & ~np.isin(first, first[tested])
+    train = train & ~np.isin(first, first[tested | held_out])
+    return np.flatnonzero(train | held_out)

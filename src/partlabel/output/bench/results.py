@@ -17,7 +17,11 @@ Result = dict[str, Any]
 
 def write_results(path: Path, results: list[Result]) -> None:
     """Write one line per result, with a column for every figure that any result has."""
-    lines = [{**result, "chosen": json.dumps(result["chosen"])} for result in results]
+    lines = [
+        {name: value for name, value in result.items() if not isinstance(value, list)}
+        | {"chosen": json.dumps(result["chosen"])}
+        for result in results
+    ]
     columns = list(dict.fromkeys(name for line in lines for name in line))
     with atomic_file(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")

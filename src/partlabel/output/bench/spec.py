@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import yaml
@@ -11,11 +11,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from partlabel.base.errors import FileError, one_of
 from partlabel.base.randomness import key, keys, uniform
+from partlabel.base.validation import first_problem
+from partlabel.judging.suggestion import STRATEGIES
 from partlabel.labels import LabelTable, simulate
-from partlabel.labels.formats import read_labels
+from partlabel.labels.formats import ReadOptions, read_with
+from partlabel.labels.groups import Groups
 from partlabel.learning.methods import METHODS
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.arguments import make_settings
+from partlabel.training.auto.folds import make_folds
 from partlabel.training.embedded import PathLike, for_features
 from partlabel.training.settings import AUTO
 
@@ -73,11 +77,33 @@ class Entry(BaseModel):
     start: str | None = Field(None, description="A method instead of the spec's start, or none.")
 
 
+class Way(BaseModel):
+    """A way to ask for labels, see ``partlabel suggest``."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    name: str
+    strategy: str = "information"
+    goal: Literal["map", "promises"] = Field("map", alias="for")
+    answers: list[int] | None = Field(None, description="Questions per round, instead of all.")
+
+
+class Rounds(BaseModel):
+    """Labelling in rounds: train, ask, answer from the true labels, and train again."""
+
+    model_config = ConfigDict(extra="forbid")
+    answers: list[Annotated[int, Field(gt=0)]] = Field(min_length=1)
+    ways: list[Way] = Field(min_length=1)
+    cost: float = Field(2.0, gt=0, description="Seconds of work per answer.")
+
+
 class Spec(BaseModel):
     """What to compare; paths are relative to the file of the spec."""
 
     model_config = ConfigDict(extra="forbid")
     labels: str = ""
+    reading: ReadOptions = Field(
+        ReadOptions(), description="How to read the labels, such as unlisted: absent."
+    )
     images: str = ""
     features: str = Field("", description="A file of features, instead of images.")
     feature_ids: str = Field(
@@ -85,6 +111,12 @@ class Spec(BaseModel):
     )
     split: str = "train"
     test_split: str = "test"
+    folds: int | None = Field(
+        None,
+        ge=2,
+        le=20,
+        description="For labels without splits: parts of the images; each seed tests on another.",
+    )
     holdout: float = Field(0.2, gt=0, lt=1)
     strategies: list[Strategy]
     seeds: list[int] = [0]
@@ -95,6 +127,7 @@ class Spec(BaseModel):
     figures: list[str] | None = Field(None, min_length=1, description="Figures to show in tables.")
     baseline: str | None = Field(None, description="The entry that others are compared with.")
     ceiling: str | None = Field(None, description="An entry trained on all labels.")
+    rounds: Rounds | None = Field(None, description="Ask for labels, instead of comparing methods.")
 
 
 def read_spec(
@@ -103,20 +136,25 @@ def read_spec(
     images: PathLike | None = None,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
+    reading: ReadOptions | None = None,
 ) -> Spec:
-    """Read and check a spec; ``labels`` and the others replace those that it names."""
+    """Read and check a spec; ``labels`` and the others replace those that it names.
+
+    Of ``reading``, the options that are given replace those of the spec. If other labels are given,
+    the spec's own do not apply to them.
+    """
     try:
         spec = Spec(**yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise FileError(path, f"cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise FileError(path, first["msg"], where) from None
+        place, _, message = first_problem(error)
+        raise FileError(path, message, ".".join(map(str, place))) from None
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise FileError(path, f"not a spec: {error}") from error
     _check_entries(path, spec if features is None else spec.model_copy(update={"features": "-"}))
     _check_figures(path, spec)
+    _check_rounds(path, spec)
     given = {
         "labels": labels,
         "images": images,
@@ -130,6 +168,8 @@ def read_spec(
     }
     if features is not None and feature_ids is None:
         files["feature_ids"] = ""  # those of the spec belong to other features
+    options = ReadOptions() if labels is not None else spec.reading
+    spec = spec.model_copy(update={"reading": options.updated(reading or ReadOptions())})
     for name in ("labels", "images"):
         if name not in files and not (name == "images" and "features" in files):
             raise FileError(path, f"has no {name}; add them to the spec, or use --{name}")
@@ -150,9 +190,8 @@ def _check_entries(path: Path, spec: Spec) -> None:
     for entry in spec.methods:
         one_of("method", entry.method, [AUTO, *METHODS])
         for choice in choices(spec, entry):
-            settings = spec.settings | entry.settings | choice
-            arguments = for_features(settings, given=bool(spec.features))
-            make_settings(method=entry.method, options=entry.options, **arguments)
+            settings = settings_of(spec, entry, choice)
+            make_settings(**for_features(settings, has_features=bool(spec.features)))
         for name in entry.only or []:
             one_of("strategy", name, [strategy.strategy for strategy in spec.strategies])
         if start_of(spec, entry) is not None:
@@ -180,13 +219,50 @@ def _check_figures(path: Path, spec: Spec) -> None:
         raise FileError(path, "a ceiling needs a baseline, which must be another entry")
 
 
-def read_table(spec: Spec) -> LabelTable:
-    """The labels. If they have no splits, a random fifth of the images is used for testing."""
-    table = read_labels(spec.labels)
+def _check_rounds(path: Path, spec: Spec) -> None:
+    """Raise an error for rounds that cannot be run."""
+    if spec.rounds is None:
+        return
+    for way in spec.rounds.ways:
+        one_of("strategy", way.strategy, STRATEGIES)
+    names = [way.name for way in spec.rounds.ways]
+    if len(set(names)) < len(names):
+        raise FileError(path, "two ways have the same name; give each a different name")
+    if len(spec.methods) != 1 or spec.choose != [{}] or spec.methods[0].choose is not None:
+        raise FileError(path, "rounds need one method, and nothing to choose")
+    if FULL in [strategy.strategy for strategy in spec.strategies]:
+        raise FileError(path, "rounds need a strategy that hides labels")
+
+
+def labels_of(spec: Spec) -> LabelTable:
+    """The labels, as they are in their file."""
+    return read_with(spec.labels, spec.reading).table
+
+
+def read_table(spec: Spec, seed: int, groups: Groups | None = None) -> LabelTable:
+    """The labels. If they have no splits, some images are drawn for testing.
+
+    They are a fifth of the images, the same for all seeds; or, if the spec has folds, another part
+    of the images for each seed.
+
+    Args:
+        groups: images that belong together, and are on one side of a split that is drawn.
+    """
+    table = labels_of(spec)
     if table.splits is not None:
         return table
-    test = uniform(key(0, "test"), keys(table.ids)) < _TEST
+    if spec.folds is not None:
+        fold = spec.seeds.index(seed) % spec.folds
+        test = make_folds(table, spec.folds, 0, groups) == fold
+    else:
+        test = uniform(key(0, "test"), keys(table.ids)) < _TEST
+        test = test if groups is None else test[groups.first]
     return table.with_splits(np.where(test, spec.test_split, spec.split).tolist())
+
+
+def has_folds(spec: Spec) -> bool:
+    """Whether each seed tests on other images."""
+    return spec.folds is not None and labels_of(spec).splits is None
 
 
 class Combination(NamedTuple):
@@ -283,4 +359,5 @@ def start_of(spec: Spec, entry: Entry) -> str | None:
 def settings_of(spec: Spec, entry: Entry, choice: dict[str, Any]) -> dict[str, Any]:
     """The settings of a training: a choice overrides the entry, and that overrides the spec."""
     settings = {**spec.settings, **entry.settings, **choice}
+    settings = {name: value for name, value in settings.items() if value is not None}
     return {**settings, "method": entry.method, "options": entry.options}

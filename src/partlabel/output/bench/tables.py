@@ -5,17 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scipy.stats import ttest_1samp
+import numpy as np
 
 from partlabel.base.errors import count
+from partlabel.learning.method import PSEUDO_LABELS
 from partlabel.output.bench.results import Result, figures_of, name_of_labels, spread
 from partlabel.output.bench.sheets import Sheet, escape_markdown, latex, markdown
+from partlabel.output.bench.uncertainty import RESAMPLED, TEST_IMAGES, Sureness, sureness
 
-COUNTS = ("evaluated_classes", "pseudo_labels")  # whole numbers; all others are in percent
+COUNTS = ("evaluated_classes", PSEUDO_LABELS)  # whole numbers; all others are in percent
+WHOLE_MAP, VALIDATION = "mAP_whole", "val_mAP"
 JUDGED = ("pseudo_absent_accuracy", "pseudo_present_accuracy")
 FIGURES = (
     *("mAP", "CP", "CR", "CF1", "OP", "OR", "OF1", "macro_F1", "micro_F1", "exact_match"),
-    *("top3_recall", "G1", "G2", "G3", "G4", "G5"),
+    *(WHOLE_MAP, VALIDATION, "top3_recall", "G1", "G2", "G3", "G4", "G5"),
     *("label_share", "TP", "TN", *JUDGED, *COUNTS),
 )
 
@@ -27,10 +30,12 @@ class Comparison:
     Args:
         title: added to the name of the figure; empty for the figures themselves.
         signed: whether the numbers are differences, which have a sign and can be tested.
+        folds: the number of parts of the images, if each seed tests on another one; else 0.
     """
 
     title: str = ""
     signed: bool = False
+    folds: int = 0
 
 
 PLAIN = Comparison()
@@ -80,6 +85,7 @@ def tables(
     figures: Sequence[str] | None = None,
     baseline: str | None = None,
     ceiling: str | None = None,
+    folds: int = 0,
 ) -> Tables:
     """One table per figure, with a row per method and a column per kind of labels.
 
@@ -91,6 +97,7 @@ def tables(
         figures: some of ``FIGURES``. By default mAP and, if a method gave pseudo-labels, the share
             of these that is correct.
         baseline: a method; below each table is another with the differences to it.
+        folds: the number of parts of the images, if each seed tests on another one; else 0.
         ceiling: a method that knows more labels; a third table shows how much of the gap from the
             baseline to it each method closes.
     """
@@ -104,12 +111,21 @@ def tables(
     for group in groups:
         sheets.append(_sheet(_results_with(results, group), group, layout))
         if baseline is not None:
-            sheets += _comparisons(results, group, layout, baseline, ceiling)
-    return Tables([sheet for sheet in sheets if sheet.rows], _notes(results, figures or ()))
+            sheets += _comparisons(results, group, layout, baseline, ceiling, folds)
+    notes = _notes(results, figures or ())
+    if baseline is not None and any(RESAMPLED in result for result in results):
+        several = len({result.get("seed") for result in results}) > 1
+        notes.append(
+            "differences of mAP have an interval of 95% and a p-value, for other test images"
+            + (" and other seeds" if several else "; one seed does not show what another changes")
+        )
+    return Tables([sheet for sheet in sheets if sheet.rows], notes)
 
 
 def _default_figures(results: list[Result]) -> list[str]:
-    return ["mAP", *(name for name in JUDGED if any(name in result for result in results))]
+    """mAP, and those others that a result has; validation comes last."""
+    others = (WHOLE_MAP, *JUDGED, VALIDATION)
+    return ["mAP", *(n for n in others if any(r.get(n) is not None for r in results))]
 
 
 def _comparisons(
@@ -118,14 +134,15 @@ def _comparisons(
     layout: Layout,
     baseline: str,
     ceiling: str | None,
+    folds: int,
 ) -> list[Sheet]:
     """Tables that compare methods with the baseline and, if there is one, with the ceiling."""
-    shares = [name for name in figures if name not in COUNTS]
+    shares = [name for name in figures if name not in (*COUNTS, VALIDATION)]
     if not shares:
         return []
     results = _results_with(results, shares)
     gaps = differences(results, baseline, shares)
-    comparison = Comparison(f"difference to {baseline}", signed=True)
+    comparison = Comparison(f"difference to {baseline}", signed=True, folds=folds)
     sheets = [_sheet(gaps, shares, layout, comparison)]
     if ceiling is not None:
         closed = gap_closed(results, baseline, ceiling, shares)
@@ -169,6 +186,10 @@ def differences(results: list[Result], baseline: str, figures: Sequence[str]) ->
         for name in figures:
             if result.get(name) is not None and other.get(name) is not None:
                 gap[name] = result[name] - other[name]
+        if RESAMPLED in result and result.get(TEST_IMAGES) == other.get(TEST_IMAGES):
+            pairs = zip(result[RESAMPLED], other[RESAMPLED], strict=True)
+            gap[RESAMPLED] = [None if None in pair else pair[0] - pair[1] for pair in pairs]
+            gap[TEST_IMAGES] = result[TEST_IMAGES]
         error = result.get("error") or other.get("error")
         if error is not None:
             gap["error"] = error
@@ -259,7 +280,7 @@ def _sheet(
         texts, values = [], []
         for column in columns:
             cell = [result for result in own if _labels(result) == column.labels]
-            texts.append(_format(cell, column.figure, signed=comparison.signed))
+            texts.append(_format(cell, column.figure, comparison))
             values.append(_mean(cell, column.figure))
         rows.append([method, *texts])
         means.append(values)
@@ -287,10 +308,10 @@ def _mean(results: list[Result], figure: str) -> float:
     return spread(values)[0] if values else math.nan
 
 
-def _format(results: list[Result], figure: str, *, signed: bool) -> str:
+def _format(results: list[Result], figure: str, comparison: Comparison) -> str:
     """Mean and standard deviation of a figure over seeds, and the number of failed trainings.
 
-    Differences also have the p-value of a t-test, which is that of a paired test of the methods.
+    Differences of mAP also have an interval and a p-value.
     """
     values = figures_of(results, figure)
     failed = sum("error" in result for result in results)
@@ -298,9 +319,21 @@ def _format(results: list[Result], figure: str, *, signed: bool) -> str:
         return "failed" if failed else ""
     scale, form = (1, ",.0f") if figure in COUNTS else (100, "z.2f")
     mean, deviation = spread([scale * value for value in values])
-    text = format(mean, "+" + form if signed else form)
+    text = format(mean, "+" + form if comparison.signed else form)
     if deviation is not None:
         text += f" ± {deviation:{form}}"
-        if signed and deviation > 1e-9:
-            text += f" (p = {ttest_1samp(values, 0).pvalue:.2g})"
+    if comparison.signed and figure == "mAP" and (sure := _sureness(results, comparison.folds)):
+        low, high = 100 * sure.low, 100 * sure.high
+        text += f" ({low:+.2f} to {high:+.2f}, p = {sure.p_value:.2g})"
     return f"{text} ({failed} failed)" if failed else text
+
+
+def _sureness(results: list[Result], folds: int) -> Sureness | None:
+    """How sure a mean difference of mAP is; None without resampled test images."""
+    own = [one for one in results if one.get("mAP") is not None and RESAMPLED in one]
+    if not own or len(own) < len(figures_of(results, "mAP")):
+        return None
+    resampled = [np.array(one[RESAMPLED], dtype=np.float64) for one in own]
+    same_images = len({one[TEST_IMAGES] for one in own}) == 1
+    values = [one["mAP"] for one in own]
+    return sureness(values, resampled, same_images=same_images, folds=folds or len(own) + 1)

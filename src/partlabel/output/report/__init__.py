@@ -8,7 +8,7 @@ import jinja2
 from partlabel.base.files import atomic_file
 from partlabel.judging.completion import Assessment, assess, check_precision
 from partlabel.judging.completion.notes import why_nothing
-from partlabel.judging.scoring import thresholds_or_half
+from partlabel.judging.scoring import score, thresholds_or_half
 from partlabel.labels import LabelTable
 from partlabel.labels.formats.boxes import BoxFile
 from partlabel.metrics import Evaluation
@@ -21,7 +21,7 @@ from partlabel.output.report.class_results import (
 )
 from partlabel.output.report.diary_pages import treated_as_present
 from partlabel.output.report.embedding import label_embeddings
-from partlabel.output.report.guarantee_table import guarantees
+from partlabel.output.report.guarantee_table import by_origin, guarantees
 from partlabel.output.report.headline import about_headline, headline_figures, measure
 from partlabel.output.report.heat_map_strips import about_heat_maps, make_strips
 from partlabel.output.report.landscape import survey
@@ -64,7 +64,8 @@ def build_report(
     check_precision(precision)
     sample = take_sample(run, truth, baseline)
     thresholds, settings = thresholds_or_half(run), run.settings
-    result, assessment = measure(sample, thresholds), _assess(sample, precision)
+    result = measure(sample, thresholds)
+    assessment = assess(run, score(run, run.selection.known), precision)
     tiles, tiles_about = suspect_tiles(sample, assessment)
     page = _template().render(
         title=run.folder.resolve().name,
@@ -97,7 +98,7 @@ def _after_classes(
 ) -> list[Section]:
     """The sections between the table of the classes and the heat maps."""
     run, artifacts = sample.ours.run, sample.ours.run.artifacts()
-    reason = why_nothing(run.selection, run.settings.reserve, assessment.precision)
+    reason = why_nothing(run, assessment.precision)
     surveyed = {s.name: survey(s.run, s.name) for s in sample.runs if landscape}
     return [
         *precision_recall(sample, result),
@@ -106,6 +107,7 @@ def _after_classes(
         all_scores(sample),
         *reliability_diagrams(assessment, sample.classes),
         *guarantees(assessment, sample.classes, reason),
+        *by_origin(assessment, run.selection.known),
         *unknown_label_sections(sample),
         *pseudo_labels(sample),
         *treated_as_present(sample, artifacts.diary),
@@ -120,17 +122,6 @@ def _after_heat_maps(sample: Sample, boxes: BoxFile | None) -> list[Section]:
     """The sections between the heat maps and the suspects."""
     games = {} if boxes is None else play_games(sample, boxes)
     return [*pointing(games, sample.classes), *label_embeddings(sample)]
-
-
-def _assess(sample: Sample, precision: float) -> Assessment:
-    return assess(
-        sample.training,
-        (sample.val, sample.ours.val),
-        (sample.reserved, sample.ours.reserved),
-        precision,
-        None,
-        sample.ours.run.settings.seed,
-    )
 
 
 def _subtitle(sample: Sample) -> str:

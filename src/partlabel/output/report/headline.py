@@ -11,8 +11,9 @@ from partlabel.metrics import Evaluation, evaluate
 from partlabel.output.report.bootstrap import Interval, Rows, intervals, sample_count
 from partlabel.output.report.sample import Sample
 from partlabel.output.report.section import percent
-from partlabel.training.run import Record
+from partlabel.training.run_record import Record
 
+_RARE = 10  # present labels of a class, below which its bootstrap samples differ too little
 _METRICS = {
     "mAP": (
         "mAP",
@@ -135,13 +136,32 @@ def _about_images(sample: Sample, result: Result) -> list[str]:
             "interval, corrected for bias). It covers the choice of images, not the differences "
             "between trainings."
         )
+        sentences.append(_about_rare_classes(result))
     return [sentence for sentence in sentences if sentence]
+
+
+def _about_rare_classes(result: Result) -> str:
+    """A warning that intervals are too narrow, if classes have few present labels."""
+    classes = result.evaluation.per_class
+    rare = int((classes["evaluated"] & (classes["present"] < _RARE)).sum())
+    if not rare:
+        return ""
+    has = "class has" if rare == 1 else "classes have"
+    return (
+        f"{rare} {has} fewer than {_RARE} present labels here, so the intervals of mAP and of "
+        "other means over classes are too narrow."
+    )
 
 
 def _about_choice(sample: Sample) -> str:
     """Whether the images served to choose something."""
     if sample.held_kind == "reserved":
-        return "Nothing was chosen on these images."
+        return "Nothing was chosen on these labels."
+    if sample.held_kind == "held-out":
+        return (
+            "Each image is scored by models that were not trained on it, so that all known labels "
+            "count. The final model is trained on all of them."
+        )
     last = sample.ours.run.settings.keep == "last"
     chosen = "The thresholds" if last else "The epoch and the thresholds"
     return (

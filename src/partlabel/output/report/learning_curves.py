@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from partlabel.learning.method import WHOLE_BATCH, Figure
+from partlabel.base.choices import WHOLE_BATCH
+from partlabel.learning.method import Figure
 from partlabel.output.drawing import BLUE, GREEN, GREY, panels, run_colours, styled, svg
 from partlabel.output.report.sample import Sample
 from partlabel.output.report.section import Section

@@ -16,11 +16,11 @@ def reliability_diagrams(assessment: Assessment, classes: list[str]) -> list[Sec
         own, f"one curve for each of {own} classes, and one for the others, which have few labels"
     )
     caption = (
-        f"On {int(before.cells.sum()):,} labels of reserved images: the share of labels that are "
+        f"On {int(before.cells.sum()):,} labels that were held out: the share of labels that are "
         "present, among labels with about the same score. On the diagonal, a score is a "
         "probability. Larger dots stand for more labels. The expected calibration error is "
         f"{percent(before.error)}% for raw scores and {percent(after.error)}% after calibration on "
-        f"validation labels ({fitted}). `complete` writes calibrated scores."
+        f"other labels ({fitted}). `complete` writes calibrated scores."
     )
     title = "Can scores be read as probabilities?"
     return [Section(title, caption, _draw_diagrams(before, after))]

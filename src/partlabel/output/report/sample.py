@@ -1,8 +1,8 @@
 """The images that a report uses, and the scores of the runs for them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,11 @@ from partlabel.base.errors import InputError
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.judging.scoring import Scores, aligned, score
 from partlabel.labels import LabelTable
+from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
 from partlabel.training.selection import Selection, by_humans
+
+HeldKind = Literal["reserved", "validation", "held-out"]
 
 _MOST_TRAINING = 2000  # images of the training split that are scored
 
@@ -24,6 +27,7 @@ class RunScores:
     Args:
         name: the name of the run in the report.
         train, val, reserved: [n, C], [m, C] and [r, C] scores.
+        held: [h, C] of images with labels that were held out one by one, or in turn; None without.
     """
 
     name: str
@@ -31,19 +35,38 @@ class RunScores:
     train: Scores
     val: Scores
     reserved: Scores
+    held: Scores | None = None
 
     @property
     def held_out(self) -> Scores:
         """Scores of the held-out images, see :class:`Sample`."""
+        if self.held is not None:
+            return self.held
         return self.reserved if len(self.reserved) else self.val
+
+
+class HeldLabels(NamedTuple):
+    """Images with labels that were held out although other labels of them were trained on.
+
+    Args:
+        kind: ``reserved`` if nothing was chosen on the labels; ``held-out`` if each image was left
+            out of the training of some models in turn.
+        rows: of the labels of the run.
+        table: the labels.
+    """
+
+    kind: HeldKind
+    rows: NDArray[np.int64]
+    table: LabelTable
 
 
 @dataclass(frozen=True)
 class Sample:
     """Readable images of each part of a run's split, with scores.
 
-    The figures of the report come from its *held-out* images: the reserved ones, which nothing was
-    chosen on, or the validation images if none are reserved.
+    The figures of the report come from its *held-out* labels: reserved ones, which nothing was
+    chosen on; or those of validation images; or those of all images, with scores of models that
+    were not trained on them.
 
     Args:
         training: all training images.
@@ -51,6 +74,7 @@ class Sample:
         scored: the images that were scored: n for training, m for validation and r reserved ones.
         truth: true labels, as far as they are known, with the rows of ``training``.
         ours, baseline: the scores of the run, and of a run to compare with.
+        held: labels that were held out one by one, or in turn; None without.
     """
 
     training: LabelTable
@@ -59,6 +83,7 @@ class Sample:
     truth: LabelTable | None
     ours: RunScores
     baseline: RunScores | None
+    held: HeldLabels | None = None
 
     @property
     def classes(self) -> list[str]:
@@ -86,19 +111,27 @@ class Sample:
         return self.scored.table.subset(self.scored.val)
 
     @property
-    def reserved(self) -> LabelTable:
-        """The [r] reserved images."""
-        return self.scored.table.subset(self.scored.reserved)
+    def held_kind(self) -> HeldKind:
+        """Which labels are held out."""
+        if self.held is not None:
+            return self.held.kind
+        return "reserved" if len(self.scored.reserved) else "validation"
 
     @property
-    def held_kind(self) -> Literal["reserved", "validation"]:
-        """Which images are held out."""
-        return "reserved" if len(self.scored.reserved) else "validation"
+    def held_images(self) -> LabelTable:
+        """The held-out images."""
+        if self.held is not None:
+            return self.held.table
+        rows = self.scored.reserved if len(self.scored.reserved) else self.scored.val
+        return self.scored.table.subset(rows)
 
     @cached_property
     def held_labels(self) -> NDArray[np.int8]:
         """Human labels of the held-out images."""
-        return by_humans(self.reserved).dense() if len(self.scored.reserved) else self.val_labels
+        if self.held is not None:
+            return self.held.table.dense()
+        reserved = self.scored.table.subset(self.scored.reserved)
+        return by_humans(reserved).dense() if len(self.scored.reserved) else self.val_labels
 
     def train_scores(self) -> dict[str, Scores]:
         """Scores [n, C] of each run by its name."""
@@ -121,7 +154,8 @@ def take_sample(run: Run, truth: LabelTable | None = None, baseline: Run | None 
         RunScores(name, one, *(result.scores[readable & (part_of_image == k)] for k in range(3)))
         for name, one, result in zip(names_of(runs), runs, scored, strict=True)
     ]
-    part_of_readable = part_of_image[readable]
+    part_of_readable, held = part_of_image[readable], _held_labels(run)
+    train, val, reserved = (np.flatnonzero(part_of_readable == k) for k in range(3))
     return Sample(
         training=training,
         drawn=drawn[readable[: len(drawn)]],
@@ -129,12 +163,54 @@ def take_sample(run: Run, truth: LabelTable | None = None, baseline: Run | None 
             images.subset(readable),
             selection.classes,
             None,
-            *(np.flatnonzero(part_of_readable == k) for k in range(3)),
+            train,
+            val,
+            reserved,
+            selection.groups.part(np.concatenate(parts)[readable]),
         ),
         truth=None if truth is None else aligned(by_humans(truth), training),
-        ours=runs_scores[0],
-        baseline=runs_scores[1] if len(runs_scores) > 1 else None,
+        ours=_with_held(runs_scores[0], held),
+        baseline=_with_held(runs_scores[1], held) if len(runs_scores) > 1 else None,
+        held=held,
     )
+
+
+def _held_labels(run: Run) -> HeldLabels | None:
+    """Labels that were reserved one by one, or held out in turn; None if images are held out."""
+    selection = run.selection
+    images = len(selection.reserved) or len(selection.val)
+    if images and selection.hidden is None:
+        return None
+    kind: HeldKind = "reserved"
+    if selection.hidden is not None:
+        table = selection.tested
+        rows = np.flatnonzero(np.diff(table.cells.starts))
+    else:
+        folds = out_of_fold(run)
+        if folds is None:
+            return None
+        kind, table, rows = "held-out", by_humans(selection.table), folds.rows
+    rows = rows[draw(table.subset(rows), _MOST_TRAINING)]
+    scored = score(run, table.subset(rows))
+    rows = rows[scored.readable]
+    return HeldLabels(kind, rows, table.subset(rows))
+
+
+def _with_held(scores: RunScores, held: HeldLabels | None) -> RunScores:
+    """The scores of a run, with those of held-out labels."""
+    if held is None:
+        return scores
+    if held.kind == "reserved":
+        return replace(scores, held=score(scores.run, held.table).scores)
+    folds = out_of_fold(scores.run)
+    if folds is None:
+        raise InputError(
+            f"{scores.run.folder}: has no scores of models that were not trained on an image; "
+            "train it with --method auto too, or both with images to validate on (--val 0.2)"
+        )
+    place = np.empty(int(folds.rows.max()) + 1, dtype=np.int64)
+    place[folds.rows] = np.arange(len(folds.rows))
+    return replace(scores, held=folds.scores[place[held.rows]])
 
 
 def draw(table: LabelTable, most: int) -> NDArray[np.int64]:

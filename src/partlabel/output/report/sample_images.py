@@ -53,8 +53,8 @@ def example_images(sample: Sample, assessment: Assessment) -> list[Example]:
     number = len(sample.drawn)
     rows = np.linspace(0, number - 1, min(_IMAGES, number)).astype(int)
     names = list(sample.training.ids.take(sample.drawn[rows]))
-    logits = assessment.calibration.logits(sample.ours.train[rows])
-    decided = assessment.guarantees.decide(logits)
+    row_of_run = sample.ours.run.selection.train[sample.drawn[rows]]
+    logits, decided = assessment.logits[row_of_run], assessment.decide()[row_of_run]
     images = thumbnails(sample.ours.run, names)
     return [
         Example(name, image, describe(sample.classes, *cells))

@@ -2,10 +2,9 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
-from partlabel.base.errors import count
-from partlabel.judging.completion import Assessment, find_suspects
+from partlabel.judging.completion import Assessment, find_suspects, honest_logits
+from partlabel.judging.completion.doubts import UNLIKELY
+from partlabel.judging.completion.notes import why_nothing
 from partlabel.labels import PRESENT
 from partlabel.output.report.sample import Sample
 from partlabel.output.report.section import percent
@@ -27,14 +26,13 @@ class Tile(NamedTuple):
 def suspect_tiles(sample: Sample, assessment: Assessment) -> tuple[list[Tile], str]:
     """The least likely known labels of the scored images, and a caption.
 
-    There are none without reserved images: ``complete`` does not list any then.
+    There are none if nothing can be tested: ``complete`` does not list any then.
     """
-    if not len(sample.scored.reserved):
+    run, known = sample.ours.run, sample.ours.run.selection.known
+    if why_nothing(run, assessment.precision):
         return [], ""
-    scores = np.concatenate([sample.ours.train, sample.ours.val, sample.ours.reserved])
-    logits = assessment.calibration.logits(scores)
-    values = assessment.guarantees.decide(logits)
-    unlikely = find_suspects(sample.scored, values, logits, assessment.precision)
+    logits, trained = honest_logits(run, assessment)
+    unlikely = find_suspects(known, logits, trained, assessment.precision)
     some = unlikely[:_MOST]
     images = thumbnails(sample.ours.run, [suspect.image for suspect in some])
     tiles = [
@@ -53,17 +51,16 @@ def suspect_tiles(sample: Sample, assessment: Assessment) -> tuple[list[Tile], s
         )
         for suspect, image in zip(some, images, strict=True)
     ]
-    return tiles, _caption(assessment.precision, len(unlikely), len(some), len(scores))
+    return tiles, _caption(assessment.precision, len(unlikely), len(some))
 
 
-def _caption(precision: float, total: int, number: int, images: int) -> str:
+def _caption(precision: float, total: int, number: int) -> str:
     which = f"the {number} least likely of {total:,}" if total > number else f"all {total:,}"
-    likelihood = f"{100 * min(1 - precision, 0.5):.3g}%"
+    likelihood = f"{100 * min(max(1 - precision, UNLIKELY), 0.5):.3g}%"
     return (
-        "Known labels that contradict the model: `complete` would fill in the opposite, or the "
-        f"probability of the label is below {likelihood}. Compare them with the image: either the "
+        "Known labels that contradict the model: the probability that the label is right is below "
+        f"{likelihood}. Compare them with the image: either the "
         "label is wrong, or the model is. The score is the calibrated probability that the class "
         "is present. A label that the model was trained on and still contradicts deserves more "
-        f"attention. Shown are {which}, from the {count(images, 'image')} scored for this report. "
-        "`complete` lists those of all images in its file of suspects."
+        f"attention. Shown are {which}; `complete` lists all of them in its file of suspects."
     )

@@ -67,9 +67,7 @@ def _change(with_teacher: float, without: float) -> list[str]:
 
 def _scores_without(sample: Sample, teacher: int) -> Scores:
     """[n, C] the scores of the held-out images without one teacher."""
-    run, scored = sample.ours.run, sample.scored
-    rows = scored.reserved if len(scored.reserved) else scored.val
-    table = scored.table.subset(rows)
+    run, table = sample.ours.run, sample.held_images
     model = run.classifier().to(find_device(run.execution.device))
     head = model.head
     assert isinstance(head, WithEvidence)

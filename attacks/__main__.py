@@ -21,6 +21,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, help="trials (default: that of the campaign)")
+    parser.add_argument(
+        "--first",
+        type=int,
+        default=0,
+        metavar="K",
+        help="trial to start with",
+    )
     parser.add_argument("--only", type=int, metavar="K", help="only trial number K")
     parser.add_argument("--jobs", type=int, default=1, help="trials at a time")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no trial after this")
@@ -29,26 +36,29 @@ def main() -> int:
     if unknown:
         parser.error(f"there is no campaign {unknown.pop()}; choices: {', '.join(NAMES)}")
     warm_up()
-    lines = []
+    rows = [("campaign", "tried", "", "failed", "minutes")]
     for name in arguments.names or NAMES:
         campaign = importlib.import_module(f"attacks.{name}")
         count = arguments.count or campaign.COUNT
-        numbers = range(count) if arguments.only is None else [arguments.only]
+        numbers = list(range(arguments.first, arguments.first + count))
+        numbers = numbers if arguments.only is None else [arguments.only]
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=f"attack-{name}-") as folder:
             tried, failed = run_campaign(
                 campaign,
                 Path(folder),
                 arguments.seed,
-                list(numbers),
+                numbers,
                 arguments.jobs,
                 arguments.minutes,
             )
-        lines.append((name, tried, failed, time.monotonic() - start))
-    print(f"\n{'campaign':<12}{'tried':>8}{'failed':>8}{'minutes':>9}")
-    for name, tried, failed, seconds in lines:
-        print(f"{name:<12}{tried:>8,}{failed:>8,}{seconds / 60:>9.1f}")
-    return int(any(failed for _, _, failed, _ in lines))
+        minutes = (time.monotonic() - start) / 60
+        print(f"{name}: {tried:,} {campaign.ATTACKS}, {failed:,} failed, {minutes:.1f} minutes")
+        rows.append((name, f"{tried:,}", campaign.ATTACKS, f"{failed:,}", f"{minutes:.1f}"))
+    print(f"\nseed {arguments.seed}, {arguments.jobs} at a time")
+    for row in rows:
+        print("{:<12}{:>8} {:<14}{:>8}{:>9}".format(*row))
+    return int(any(row[3] != "0" for row in rows[1:]))
 
 
 sys.exit(main())

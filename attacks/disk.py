@@ -8,9 +8,11 @@ from random import Random
 from attacks.harness import Failure, command, make_scene, training
 
 COUNT = 400
-LIMIT = 300.0
+ATTACKS = "commands"
+LIMIT = 60
 
 _TRAINING = ["--method", "em-apl", "--set", "warmup=1", "--epochs", "2"]
+_FILLING = ["--min-precision", "0.5"]
 _FROZEN = ["--method", "an", "--epochs", "1", "--frozen"]
 
 
@@ -39,7 +41,7 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
     calls: dict[str, list[str]] = {
         "train": training(scene, folder / "new", *_TRAINING),
         "frozen": training(scene, folder / "new", *_FROZEN, "--cache", str(folder / "cache")),
-        "complete": ["complete", str(run), "-o", str(old), "--overwrite"],
+        "complete": ["complete", str(run), "-o", str(old), "--overwrite", *_FILLING],
         "predict": ["predict", str(run), str(scene / "images"), "-o", str(old), "--overwrite"],
         "report": ["report", str(run)],
         "evaluate": ["evaluate", str(run), "--reserved", "--json", str(old)],

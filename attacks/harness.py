@@ -1,4 +1,8 @@
-"""Trials in worker processes, and commands in forked children with limits."""
+"""Trials in worker processes, and commands in forked children with limits.
+
+Limits of time are seconds of CPU, so that other work on the machine causes no failure. A process
+that hangs without using CPU is ended after a much longer time by the clock.
+"""
 
 import contextlib
 import fcntl
@@ -21,7 +25,10 @@ from random import Random
 from typing import Any, Protocol
 
 MEMORY = 6 << 30  # bytes of address space that a command may have
-SECONDS = 60.0  # that a command may take
+SECONDS = 60  # of CPU that a command may use
+PATIENCE = 1_800.0  # seconds by the clock after which a command hangs
+HANG = 7_200.0  # seconds by the clock after which a trial hangs
+TRIALS = 1_000  # that a worker makes; a new process has its address space for itself
 CRASHED = 70  # exit code of a child that ended with an exception
 TINY = ["--backbone", "test_efficientnet", "--weights", "none", "--size", "64", "--batch", "8"]
 
@@ -36,8 +43,10 @@ class Campaign(Protocol):
     __name__: str
     COUNT: int
     """Trials of ``make attack``."""
-    LIMIT: float
-    """Seconds that a trial may take."""
+    ATTACKS: str
+    """What is counted, in the plural."""
+    LIMIT: int
+    """Seconds of CPU that a trial may use, without those of its commands."""
 
     def prepare(self, folder: Path) -> Any:
         """Make what all trials share, once."""
@@ -53,7 +62,7 @@ class Outcome:
     words: tuple[str, ...]
     code: int  # negative: the signal that ended it
     output: str
-    seconds: float
+    cpu: float  # seconds of CPU that it has used
 
     def check(self, codes: tuple[int, ...], *names: str) -> None:
         """Raise unless the code is one of these, and a message of an error has one of the names."""
@@ -72,18 +81,19 @@ class Child:
         self,
         words: list[str],
         *,
+        seconds: int = SECONDS,
         memory: int = MEMORY,
         before: Callable[[], None] | None = None,
         file_size: int | None = None,
     ) -> None:
-        self.words, self.start = tuple(words), time.monotonic()
+        self.words, self.seconds = tuple(words), seconds
         self._output, end = os.pipe()
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 1 << 20)  # nobody reads until it is waited for
         sys.stdout.flush()
         sys.stderr.flush()
         self.process = os.fork()
         if self.process == 0:
-            _be_the_command(words, end, memory, before, file_size)
+            _be_the_command(words, end, seconds, memory, before, file_size)
         os.close(end)
 
     def running(self) -> bool:
@@ -94,9 +104,25 @@ class Child:
         """End it without warning."""
         os.kill(self.process, signal.SIGKILL)
 
-    def wait(self, seconds: float = SECONDS) -> Outcome:
-        """Wait until it ends, and kill it after the limit."""
-        limit, output = time.monotonic() + seconds, b""
+    def kill_after(self, cpu: float) -> bool:
+        """End it when it has used so many seconds of CPU; False if it ended before."""
+        clock = ~self.process << 3 | 2  # as clock_getcpuclockid makes it on Linux
+        while self.running():
+            if time.clock_gettime(clock) >= cpu:
+                self.kill()
+                return self.wait_for_end() == -signal.SIGKILL
+            time.sleep(0.0005)
+        return False
+
+    def wait_for_end(self) -> int:
+        """The exit code; it is not reaped."""
+        end = os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOWAIT)
+        assert end is not None
+        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+
+    def wait(self) -> Outcome:
+        """Wait until it ends, and kill it if it hangs."""
+        limit, output = time.monotonic() + PATIENCE, b""
         late = False
         while self.running() or select.select([self._output], [], [], 0)[0]:
             late = late or (self.running() and time.monotonic() > limit)
@@ -107,23 +133,27 @@ class Child:
                 output += data
                 if not data:
                     break
-        code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+        _, status, usage = os.wait4(self.process, 0)
+        code = os.waitstatus_to_exitcode(status)
         os.close(self._output)
-        text = output.decode(errors="surrogateescape")
-        outcome = Outcome(self.words, code, text, time.monotonic() - self.start)
+        call = f"partlabel {' '.join(self.words)}"
         if late:
-            raise Failure(f"partlabel {' '.join(self.words)}: not finished after {seconds:.0f} s")
-        return outcome
+            raise Failure(f"{call}: not finished after {PATIENCE:.0f} s")
+        if code == -signal.SIGXCPU:
+            raise Failure(f"{call}: not finished after {self.seconds} s of CPU")
+        text = output.decode(errors="surrogateescape")
+        return Outcome(self.words, code, text, usage.ru_utime + usage.ru_stime)
 
 
-def command(*words: str | Path, seconds: float = SECONDS, **limits: Any) -> Outcome:
+def command(*words: str | Path, **limits: Any) -> Outcome:
     """Run a command in a forked child."""
-    return Child([os.fspath(word) for word in words], **limits).wait(seconds)
+    return Child([os.fspath(word) for word in words], **limits).wait()
 
 
 def _be_the_command(
     words: list[str],
     output: int,
+    seconds: int,
     memory: int,
     before: Callable[[], None] | None,
     file_size: int | None,
@@ -135,6 +165,7 @@ def _be_the_command(
         os.dup2(output, 2)
         sys.stdout = os.fdopen(1, "w", closefd=False)  # the parent's may be a file, with positions
         sys.stderr = os.fdopen(2, "w", closefd=False)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if file_size is not None:
@@ -207,7 +238,7 @@ def run_campaign(
         pipes = {worker.pipe: worker for worker in workers if worker.alive}
         ready, _, _ = select.select(list(pipes), [], [], 0.5)
         results = [result for pipe in ready for result in pipes[pipe].results()]
-        results += [result for worker in workers for result in worker.overdue(campaign.LIMIT)]
+        results += [result for worker in workers for result in worker.overdue()]
         for number, attacks, message in results:
             tried += attacks
             if message:
@@ -245,8 +276,9 @@ class _Worker:
         if self.process == 0:
             os.setsid()
             os.close(self.pipe)
+            _limit(resource.RLIMIT_AS, MEMORY)
             with os.fdopen(end, "w") as stream:
-                for number in numbers:
+                for number in numbers[:TRIALS]:
                     if time.monotonic() > self.until:
                         break
                     self._tell(number)
@@ -260,6 +292,7 @@ class _Worker:
     def _try(self, number: int) -> Result:
         name = self.campaign.__name__.rpartition(".")[2]
         attacks, message = 1, ""
+        _limit(resource.RLIMIT_CPU, int(time.process_time()) + self.campaign.LIMIT)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         try:
@@ -284,21 +317,30 @@ class _Worker:
             results += self._end("the process of the trial ended")
         return results
 
-    def overdue(self, limit: float) -> list[Result]:
-        """Stop a trial that takes too long."""
+    def overdue(self) -> list[Result]:
+        """Stop a trial that hangs."""
         _, start = struct.unpack("qd", self.state[:])
-        if not self.alive or time.monotonic() - start < limit:
+        if not self.alive or time.monotonic() - start < HANG:
             return []
         os.killpg(self.process, signal.SIGKILL)
-        return self._end(f"not finished after {limit:.0f} s")
+        return self._end(f"not finished after {HANG:.0f} s")
 
     def _end(self, reason: str) -> list[Result]:
         code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
         os.close(self.pipe)
         self.alive = False
+        if code == 0 and self.numbers and time.monotonic() <= self.until:
+            self.go_on(self.numbers)
         if not self.numbers or code == 0:
             return []
         number, _ = struct.unpack("qd", self.state[:])
         self.numbers.remove(number)
         self.go_on(self.numbers)
+        if code == -signal.SIGXCPU:
+            reason = f"not finished after {self.campaign.LIMIT} s of CPU"
         return [(number, 1, f"{reason} (code {code})")]
+
+
+def _limit(resource_: int, value: int) -> None:
+    """Set the limit of this process; it can be raised again, also by its children."""
+    resource.setrlimit(resource_, (value, resource.RLIM_INFINITY))

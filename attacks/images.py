@@ -16,9 +16,10 @@ from attacks.harness import Failure, command, make_scene, training
 from attacks.mutations import mutate
 
 COUNT = 1_000
-LIMIT = 120.0
+ATTACKS = "images"
+LIMIT = 60
 MEMORY = 3 << 30
-SECONDS = 30.0
+SECONDS = 30  # of CPU
 
 _FORMS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 _OTHERS = ("PPM", "ICO", "TGA", "PCX", "SGI", "PDF", "EPS", "JPEG2000", "DDS", "ICNS", "MPO")

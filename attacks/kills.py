@@ -1,16 +1,16 @@
 """Processes killed without warning: a training ends in the same bits, files are old or new."""
 
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from attacks.harness import Child, Failure, command, make_scene, training
+from attacks.harness import TINY, Child, Failure, command, make_scene, training
 
 COUNT = 350  # with more than 500 kills
-LIMIT = 900.0
+ATTACKS = "kills"
+LIMIT = 60
 
 _OPTIONS = {
     "em-apl": ["warmup=1"],
@@ -18,6 +18,10 @@ _OPTIONS = {
     "lac": ["width=16", "queue=8", "expected=3"],
 }
 _MOST = 5  # kills of one training
+COMMANDS = (
+    *("complete", "convert", "edit", "embed", "evaluate", "merge", "predict", "report"),
+    "simulate",
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Shared:
     run: Path
     trainings: dict[str, list[str]]
     whole: dict[str, Path]
-    seconds: dict[str, float]
+    cpu: dict[str, float]
     commands: dict[str, "Written"]
 
 
@@ -39,7 +43,7 @@ class Written:
     words: list[str]
     before: dict[str, bytes]
     after: dict[str, bytes]
-    seconds: float
+    cpu: float
 
 
 def _trainings() -> dict[str, list[str]]:
@@ -53,12 +57,14 @@ def _trainings() -> dict[str, list[str]]:
     words["lbfgs"] += ["--weight-decay", "0.0001"]
     words["members"] = ["--method", "partial-bce", "--set", "curriculum=d", "--set", "members=2"]
     words["members"] += ["--epochs", "3"]
+    words["auto"] = ["--method", "auto"]
     return words
 
 
 def prepare(folder: Path) -> Shared:
     """A run for the commands; trainings are made when they are first needed."""
     scene = make_scene(folder)
+    (scene / "cells.csv").write_text("image,class\n")
     run = folder / "run"
     command(*training(scene, run, "--method", "bce", "--epochs", "1")).check((0,))
     shared = Shared(scene, run, _trainings(), {}, {}, {})
@@ -66,16 +72,16 @@ def prepare(folder: Path) -> Shared:
         out = folder / "whole" / name
         outcome = command(*_training(scene, out, words), before=_save_often)
         outcome.check((0,))
-        shared.whole[name], shared.seconds[name] = out, outcome.seconds
-    for name in ("complete", "convert", "merge", "predict", "report"):
+        shared.whole[name], shared.cpu[name] = out, outcome.cpu
+    for name in COMMANDS:
         shared.commands[name] = _written(name, shared, folder)
     return shared
 
 
 def _training(scene: Path, out: Path, words: list[str]) -> list[str]:
-    # the batch of lbfgs is all images, so the option of TINY would contradict it
+    # lbfgs takes all images at once, and auto chooses: the option of TINY would contradict them
     call = [*training(scene, out, *words), "--resume"]
-    if "lbfgs" in words:
+    if {"lbfgs", "auto"} & set(words):
         at = call.index("--batch")
         del call[at : at + 2]
     return call
@@ -90,7 +96,24 @@ def _save_often() -> None:
 def _words(name: str, scene: Path, run: Path, out: Path) -> list[str]:
     labels = str(scene / "partial.csv")
     return {
-        "complete": ["complete", str(run), "-o", str(out / "a"), "--overwrite"],
+        "complete": [
+            *("complete", str(run), "-o", str(out / "a"), "--overwrite"),
+            *("--min-precision", "0.5"),
+        ],
+        "edit": ["edit", labels, str(out / "a.csv"), "--unknown", str(scene / "cells.csv")],
+        "embed": [
+            "embed",
+            str(scene / "images"),
+            "-o",
+            str(out / "a.npz"),
+            "--overwrite",
+            *TINY[:6],
+        ],
+        "evaluate": ["evaluate", str(run), "--reserved", "--json", str(out / "a")],
+        "simulate": [
+            *("simulate", labels, str(out / "a"), "--to", "csv"),
+            *("--strategy", "partial", "--proportion", "0.5"),
+        ],
         "convert": ["convert", labels, str(out / "a"), "--to", "coco"],
         "merge": [
             *("merge", labels, str(scene / "labels.csv"), "-o", str(out / "a")),
@@ -120,7 +143,7 @@ def _written(name: str, shared: Shared, folder: Path) -> Written:
     else:
         after = {path.name: path.read_bytes() for path in out.iterdir()}
     before = {file: f"old {file}\n".encode() for file in after}
-    return Written(words, before, after, outcome.seconds)
+    return Written(words, before, after, outcome.cpu)
 
 
 def attack(shared: Shared, folder: Path, rng: Random) -> int:
@@ -136,14 +159,8 @@ def _kill_training(shared: Shared, folder: Path, rng: Random) -> int:
     words = _training(shared.scene, out, shared.trainings[name])
     for _ in range(rng.randint(2, _MOST)):
         child = Child(words, before=_save_often)
-        limit = time.monotonic() + rng.uniform(0, 1.0) * shared.seconds[name]
-        while child.running() and time.monotonic() < limit:
-            time.sleep(0.001)
-        if child.running():
-            child.kill()
-            kills += 1
-        outcome = child.wait()
-        outcome.check((0, -9))
+        kills += child.kill_after(rng.uniform(0.02, 1.0) * shared.cpu[name])
+        child.wait().check((0, -9))
     command(*words, before=_save_often).check((0,))
     _same_run(name, shared.whole[name], out)
     return kills
@@ -182,12 +199,7 @@ def _kill_command(shared: Shared, folder: Path, rng: Random) -> int:
         (out / file).write_bytes(content)
     child = Child(_words(name, shared.scene, run, out))
     # near the end, files are replaced
-    limit = time.monotonic() + written.seconds * rng.uniform(0.5, 1.05)
-    while child.running() and time.monotonic() < limit:
-        time.sleep(0.0005)
-    killed = child.running()
-    if killed:
-        child.kill()
+    killed = child.kill_after(written.cpu * rng.uniform(0.5, 1.05))
     child.wait().check((0, -9))
     _whole_files(name, written, out)
     command(*_words(name, shared.scene, run, out)).check((0,))

@@ -10,7 +10,8 @@ from random import Random
 from attacks.harness import Failure, Outcome, command, make_scene, training
 
 COUNT = 150
-LIMIT = 600.0
+ATTACKS = "sets of names"
+LIMIT = 60
 
 _PARTS = (
     "\x1b[31mred\x1b[0m",
@@ -152,10 +153,10 @@ def _run(*words: str | Path, refused: bool = False) -> Outcome:
     """A command, whose output has no control characters; names may be refused where it says."""
     outcome = command(*words)
     outcome.check((0, 2) if refused or words[0] == "inspect" else (0,))
-    found = _CONTROL.search(outcome.output)
-    if found:
-        around = outcome.output[max(0, found.start() - 60) : found.end() + 20]
-        raise Failure(f"partlabel {words[0]}: raw {found.group()!r} in {around!r}")
+    match = _CONTROL.search(outcome.output)
+    if match:
+        around = outcome.output[max(0, match.start() - 60) : match.end() + 20]
+        raise Failure(f"partlabel {words[0]}: raw {match.group()!r} in {around!r}")
     return outcome
 
 

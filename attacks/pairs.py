@@ -9,7 +9,8 @@ from random import Random
 from attacks.harness import Child, Failure, command, make_scene, training
 
 COUNT = 120
-LIMIT = 300.0
+ATTACKS = "pairs"
+LIMIT = 60
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from attacks.harness import Failure, command, make_scene, training
+from attacks.harness import TINY, Failure, command, make_scene, training
+from partlabel import read_labels
 
 COUNT = 2_000
-LIMIT = 150.0
+ATTACKS = "damaged files"
+LIMIT = 60
 
 _RUNS = {
     "bce": ["--method", "bce"],
@@ -24,6 +26,8 @@ _RUNS = {
     "em-apl": ["--method", "em-apl", "--set", "warmup=1"],
     "lac": ["--method", "lac", "--set", "width=16", "--set", "queue=8", "--set", "expected=3"],
     "members": ["--method", "partial-bce", "--set", "curriculum=d", "--set", "members=2"],
+    "auto": ["--method", "auto"],
+    "given": ["--method", "bce"],  # trained on a file of features, with a teacher
 }
 UNPROTECTED = ", no checksum"  # then other figures are allowed, but no crash
 
@@ -41,12 +45,13 @@ def prepare(folder: Path) -> Shared:
     """Train, stop some trainings within the second epoch, and keep the figures."""
     scene = make_scene(folder)
     shared = Shared(scene, {}, {})
-    for name, words in _RUNS.items():
+    _write_inputs(scene)
+    for name in _RUNS:
         run = folder / name
-        command(*training(scene, run, "--epochs", "2", *words)).check((0,))
+        command(*_training(scene, run, name)).check((0,))
         shared.runs[name] = run
         cut = folder / f"{name}-cut"
-        command(*training(scene, cut, "--epochs", "2", *words), before=_stop).check((1,))
+        command(*_training(scene, cut, name), before=_stop).check((1,))
         shared.runs[f"{name}-cut"] = cut
     for name, run in shared.runs.items():
         for what in ("resume",) if name.endswith("-cut") else COMMANDS:
@@ -58,14 +63,48 @@ def prepare(folder: Path) -> Shared:
     return shared
 
 
+def _write_inputs(scene: Path) -> None:
+    """Features of the images, and scores of a teacher for two classes."""
+    features = scene / "features.safetensors"
+    command("embed", scene / "images", "-o", features, *TINY[:6]).check((0,))
+    table, rng = read_labels(scene / "partial.csv"), Random(0)
+    with (scene / "teacher.csv").open("w", newline="") as stream:
+        lines = [(i, name, rng.random()) for i in table.ids for name in table.classes[:2]]
+        csv.writer(stream).writerows([("image", "class", "score"), *lines])
+
+
+def _training(scene: Path, run: Path, name: str) -> list[str]:
+    """The words of a training; ``auto`` has neither batch nor epochs, features no backbone."""
+    words = training(scene, run, *_RUNS[name])
+    if name in ("auto", "given"):
+        at = words.index("--batch" if name == "auto" else "--images")
+        del words[at : words.index("--out")]
+    if name == "given":
+        words += _inputs(scene)
+    return words if name == "auto" else [*words, "--epochs", "2"]
+
+
+def _inputs(scene: Path) -> list[str]:
+    return [
+        *("--features", str(scene / "features.safetensors")),
+        *("--teacher", str(scene / "teacher.csv")),
+    ]
+
+
 def _stop() -> None:
-    """Let a training fail after the third step of the second epoch, with a checkpoint."""
+    """Let a training fail after a step of the second epoch, with a checkpoint."""
+    from partlabel.training.auto import automatic
     from partlabel.training.trainer import Trainer
 
+    def refuse(*_: object) -> None:
+        raise OSError("stopped")
+
+    automatic._choose = refuse  # type: ignore[assignment]  # candidates are trained, none chosen
     original = Trainer._save
 
     def save_and_stop(self: Any, *, force: bool = False) -> None:
-        at_stop = (self.progress.epoch, self.progress.step) == (1, 1)
+        is_candidate = self.settings.epochs != 2
+        at_stop = (self.progress.epoch, self.progress.step) == (1, 1) and not is_candidate
         original(self, force=force or at_stop)
         if at_stop:
             raise OSError("stopped")
@@ -81,12 +120,13 @@ def _call(shared: Shared, name: str, what: str, run: Path, folder: Path) -> tupl
     out = folder / "out"
     out.unlink(missing_ok=True)
     finished = name.removesuffix("-cut")
+    images = _inputs(shared.scene) if finished == "given" else [str(shared.scene / "images")]
     words: dict[str, list[str | Path]] = {
         "evaluate": ["evaluate", run, "--reserved", "--json", out],
-        "complete": ["complete", run, "-o", out, "--overwrite"],
-        "predict": ["predict", run, shared.scene / "images", "-o", out],
+        "complete": ["complete", run, "-o", out, "--overwrite", "--min-precision", "0.5"],
+        "predict": ["predict", run, *images, "-o", out],
         "report": ["report", run],
-        "resume": [*training(shared.scene, run, "--epochs", "2", *_RUNS[finished]), "--resume"],
+        "resume": [*_training(shared.scene, run, finished), "--resume"],
     }
     outcome = command(*words[what])
     if what == "resume":

@@ -19,6 +19,7 @@ NAMES = (
     "similarity",
     "extraction",
     "families",
+    "review_speed",
 )
 
 if len(sys.argv) == 2 and sys.argv[1] in NAMES:

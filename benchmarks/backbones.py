@@ -1,4 +1,4 @@
-"""Accuracy against seconds per image of the packaged backbones, joined ones, and image sizes.
+"""Accuracy against computing time of the packaged backbones, joined ones, and image sizes.
 
     python -m benchmarks.backbones voc/ coco18/ -o results
 
@@ -7,15 +7,16 @@ labels a share is hidden, a fifth of the training images keeps all labels for va
 linear head is trained on frozen features by L-BFGS. The weight decay is chosen on the validation
 labels of the first seed. The mAP is that of all labels of the split val.
 
-The seconds per image are those of decoding and computing features, measured in the same process
-before the first training. Each line of ``results.csv`` is written when it is known, and a second
-call goes on after the last one. ``table.md`` has the means over seeds.
+The cost of a configuration is the CPU time of decoding images and computing their features, as a
+multiple of that of lite0 at 224 pixels. Both are measured in turns, at the end of a call. Each line
+of ``results.csv`` and ``costs.csv`` is written when it is known, and a second call goes on after
+the last one. ``table.md`` has the means over seeds.
 """
 
 import argparse
 import csv
+import resource
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,9 @@ CONFIGURATIONS = [
     (f"{LITE0}+{LITE1}+{LITE2}", 260),
 ]
 DECAYS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-FIELDS = ["data", "backbone", "size", "proportion", "seed", "weight_decay", "mAP", "seconds"]
+FIELDS = ["data", "backbone", "size", "proportion", "seed", "weight_decay", "mAP"]
+COSTS = ["backbone", "size", "cost"]
+ROUNDS = 3
 
 Row = dict[str, str]
 
@@ -76,16 +79,31 @@ class Case:
         return {name: str(value) for name, value in values.items()}
 
 
-def seconds_per_image(data: Path, name: str, size: int, images: int) -> float:
-    """Time to decode images and compute their pooled features, without a cache."""
+def cpu_seconds(data: Path, name: str, size: int, images: int) -> float:
+    """CPU time to decode images and compute their pooled features, without a cache."""
     files = ImageFiles(data / "images")
     paths = [files.folder / image for image in files.names[:images]]
     backbone = make_backbone(name, "imagenet", "all", size)
     pictures = Pictures([path.name for path in paths], paths, size, 0, backbone.interpolation)
     with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
+        start = _cpu_time()
         cached_maps(backbone, pictures, Path(folder), pooled=True)
-        return (time.perf_counter() - start) / len(paths)
+        return _cpu_time() - start
+
+
+def _cpu_time() -> float:
+    """CPU seconds of this process and of processes that it started and that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def relative_cost(data: Path, name: str, size: int, images: int) -> float:
+    """CPU time per image as a multiple of that of lite0 at 224 pixels, measured in turns."""
+    ratios = [
+        cpu_seconds(data, name, size, images) / cpu_seconds(data, LITE0, 224, images)
+        for _ in range(ROUNDS)
+    ]
+    return float(np.median(ratios))
 
 
 def measure(case: Case, decays: tuple[float, ...], cache: Path) -> tuple[float, float]:
@@ -120,20 +138,17 @@ def measure_all(arguments: argparse.Namespace, results: Path) -> list[Row]:
     """All lines of the results, those of earlier calls first."""
     rows: list[Row] = list(csv.DictReader(results.open())) if results.is_file() else []
     cache = arguments.cache or arguments.out / "cache"
-    times: dict[tuple[Path, str, int], float] = {}
     decays: dict[tuple[Path, str, int, float], float] = {}
     for case in _cases(arguments):
         row = next((row for row in rows if case.key().items() <= row.items()), None)
         tried = case.data, case.backbone, case.size
         if row is None:
-            if tried not in times:
-                times[tried] = seconds_per_image(*tried, arguments.timed)
             chosen = decays.get((*tried, case.proportion))
             decay, score = measure(case, DECAYS if chosen is None else (chosen,), cache)
-            figures = {"weight_decay": decay, "mAP": score, "seconds": times[tried]}
+            figures = {"weight_decay": decay, "mAP": score}
             row = {**case.key(), **{name: str(value) for name, value in figures.items()}}
             rows.append(row)
-            _write(results, rows)
+            _write(results, FIELDS, rows)
             print(" ".join(f"{name}={value}" for name, value in row.items()), flush=True)
         decays[(*tried, case.proportion)] = float(row["weight_decay"])
     return rows
@@ -149,26 +164,38 @@ def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
                     yield Case(data, backbone, size, proportion, seed)
 
 
-def _write(path: Path, rows: list[Row]) -> None:
+def measure_costs(arguments: argparse.Namespace, path: Path, rows: list[Row]) -> list[Row]:
+    """The cost of each configuration in the results, on images of the first folder."""
+    costs: list[Row] = list(csv.DictReader(path.open())) if path.is_file() else []
+    for name, size in dict.fromkeys((row["backbone"], row["size"]) for row in rows):
+        if not any((cost["backbone"], cost["size"]) == (name, size) for cost in costs):
+            cost = relative_cost(arguments.data[0], name, int(size), arguments.timed)
+            costs.append({"backbone": name, "size": size, "cost": str(cost)})
+            _write(path, COSTS, costs)
+    return costs
+
+
+def _write(path: Path, fields: list[str], rows: list[Row]) -> None:
     with atomic_file(path) as stream:
-        lines = [FIELDS, *([row[field] for field in FIELDS] for row in rows)]
+        lines = [fields, *([row[field] for field in fields] for row in rows)]
         stream.write("".join(",".join(line) + "\n" for line in lines).encode())
 
 
-def table_of(rows: list[Row]) -> str:
+def table_of(rows: list[Row], costs: list[Row]) -> str:
     """Means over seeds in Markdown, one line per configuration."""
+    cost_of = {(row["backbone"], row["size"]): float(row["cost"]) for row in costs}
     columns = list(dict.fromkeys((row["data"], row["proportion"]) for row in rows))
     cells = []
     for name, size in dict.fromkeys((row["backbone"], row["size"]) for row in rows):
         own = [row for row in rows if (row["backbone"], row["size"]) == (name, size)]
-        seconds = float(np.median([float(row["seconds"]) for row in own]))
         figures = [
             [100 * float(row["mAP"]) for row in own if (row["data"], row["proportion"]) == column]
             for column in columns
         ]
-        cells.append([name, size, f"{1000 * seconds:.1f}", *map(_mean_and_deviation, figures)])
+        cost = f"{cost_of[name, size]:.1f}"
+        cells.append([name, size, cost, *map(_mean_and_deviation, figures)])
     shares = [f"{data}, {100 * float(share):g}% of labels" for data, share in columns]
-    return markdown(Sheet(["backbone", "size", "ms per image", *shares], cells))
+    return markdown(Sheet(["backbone", "size", "cost", *shares], cells))
 
 
 def _mean_and_deviation(values: list[float]) -> str:
@@ -189,12 +216,13 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder of cached features (default: OUT/cache)")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--proportions", type=float, nargs="+", default=[0.1, 1.0])
-    parser.add_argument("--timed", type=int, default=512, help="number of images that are timed")
+    parser.add_argument("--timed", type=int, default=128, help="number of images that are timed")
     parser.add_argument("--only", nargs="*", help="such as tf_efficientnet_lite0@224")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = measure_all(arguments, arguments.out / "results.csv")
-    text = f"{machine()}\n\n{table_of(rows)}"
+    costs = measure_costs(arguments, arguments.out / "costs.csv", rows)
+    text = f"{machine()}\n\n{table_of(rows, costs)}"
     with atomic_file(arguments.out / "table.md") as stream:
         stream.write(text.encode())
     print(text)

@@ -1,6 +1,7 @@
 """Fixtures and settings for all test modules."""
 
 import os
+import signal
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel, each on one core
@@ -9,6 +10,14 @@ import pytest
 from hypothesis import settings
 
 from partlabel.base import torchvision_shim  # noqa: F401  # must come before any import of timm
+
+# A shell starts background jobs with these signals ignored, and children would inherit that
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 settings.register_profile("partlabel", deadline=None)  # a slow machine must not fail a test
 settings.load_profile("partlabel")

@@ -16,14 +16,15 @@ import partlabel
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
 from partlabel.labels import LabelTable, simulate
 from partlabel.labels.formats import read_labels
-from partlabel.metrics.positive_ranking import has_enough, positive_auc
+from partlabel.metrics.positive_ranking import has_enough, image_ranks, positive_auc
 from partlabel.models import Reduction
 from partlabel.models.heads import Branch, Ensemble, Linear, Saliency, merge_linear
 from partlabel.training import trainer
 from partlabel.training.arguments import effective, make_settings, write_config
 from partlabel.training.auto import greedy
-from partlabel.training.auto.criterion import Criterion
+from partlabel.training.auto.criterion import Criterion, fairly_known
 from partlabel.training.auto.folds import make_folds
+from partlabel.training.auto.held_features import FeatureKind
 from partlabel.training.auto.leaderboard import Line, command_for, read_leaderboard
 from partlabel.training.auto.leaderboard import write_leaderboard as write_lines
 from partlabel.training.auto.portfolio import DECAYS, Candidate, Recipe, make_portfolio
@@ -97,13 +98,33 @@ def test_auc_of_positives_is_a_share_of_pairs() -> None:
     assert positive_auc(scores, labels) == pytest.approx(expected, nan_ok=True)
 
 
-def test_without_absent_labels_the_criterion_is_the_auc() -> None:
+def test_positives_rank_among_the_classes_of_their_image() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.integers(0, 6, size=(20, 5)) / 5  # with ties
+    labels = rng.choice([-1, 0, 0, 1], size=(20, 5))
+    labels[2] = 1  # an image without other classes
+
+    def share(own: float, others: NDArray[Any]) -> float:
+        return float(np.mean((others < own) + 0.5 * (others == own))) if len(others) else math.nan
+
+    expected = [
+        share(scores[i, j], scores[i][labels[i] < 1])
+        for i, j in zip(*np.nonzero(labels == 1), strict=True)
+    ]
+    assert image_ranks(scores, labels) == pytest.approx(expected, nan_ok=True)
+
+
+def test_without_absent_labels_the_criterion_is_the_rank_of_positives() -> None:
     labels = np.array([[1, 0], [0, 1], [0, 0], [1, 0]], dtype=np.int8)
     criterion = Criterion(labels, "x")
-    assert criterion.name == "AUC of positives"
+    assert criterion.name == "rank of positives"
     assert "holdout" in criterion.describe()
     perfect = labels.astype(np.float32)
     assert criterion(perfect).tolist() == [1.0, 1.0]
+    worse = np.array([[1, 2], [0, 1], [2, 0], [1, 0]], dtype=np.float32)
+    absent = np.where(labels > 0, 1, -1)
+    figures = [partlabel.metrics.evaluate(worse, absent)["mAP"], image_ranks(worse, labels).mean()]
+    assert criterion(worse).tolist() == pytest.approx(figures)
 
 
 def test_with_both_kinds_the_criterion_is_average_precision() -> None:
@@ -120,11 +141,26 @@ def test_with_both_kinds_the_criterion_is_average_precision() -> None:
     assert has_enough(labels, 3).tolist() == [True, True, False]
 
 
+def test_images_with_present_labels_only_do_not_count_beside_fully_labelled_ones() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.choice([-1, -1, -1, 1], size=(60, 4))
+    truth[:, 0] = 1 - 2 * (np.arange(60) % 2)
+    values = np.where(np.arange(60)[:, None] < 20, truth, (truth > 0) & (rng.random((60, 4)) < 0.5))
+    kept = fairly_known(table_of(values)).dense()
+    assert np.array_equal(kept[:20], values[:20])
+    assert not kept[20:].any()
+    both = table_of(np.where(rng.random((60, 4)) < 0.3, truth, 0))
+    assert np.array_equal(fairly_known(both).dense(), both.dense())
+
+
 # -- the ensemble ----------------------------------------------------------------------------------
 
 
-def criterion_for(truth: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
-    return lambda logits: positive_auc(logits, truth)
+def criterion_for(truth: NDArray[Any]) -> greedy.Criterion:
+    def criterion(logits: Any, rows: Any = None) -> NDArray[np.float64]:
+        return positive_auc(logits, truth if rows is None else truth[rows])
+
+    return criterion
 
 
 def noisy_models(seed: int, number: int) -> tuple[NDArray[Any], list[NDArray[np.float32]]]:
@@ -139,35 +175,44 @@ def noisy_models(seed: int, number: int) -> tuple[NDArray[Any], list[NDArray[np.
 def test_each_step_of_the_selection_is_the_best_one() -> None:
     truth, models = noisy_models(0, 4)
     criterion = criterion_for(truth)
-    weights = greedy.choose_weights(models, criterion, most=4)
-    assert weights.sum() == pytest.approx(1)
     scaled = [model / model.std() for model in models]
+    picked = greedy.add_models(scaled, criterion)
 
     def score(picks: list[int]) -> float:
-        return float(np.mean(criterion(np.sum([scaled[p] for p in picks], axis=0))))
+        return float(np.mean(criterion(np.sum([scaled[p] for p in picks], axis=0), None)))
 
     picks = [max(range(4), key=lambda n: score([n]))]
-    while len(picks) < 20:
+    while len(picks) < 10:
         best = max(range(4), key=lambda n: score([*picks, n]))
         if score([*picks, best]) < score(picks) + 1e-4:
             break
         picks.append(best)
-    assert weights.tolist() == (np.bincount(picks, minlength=4) / len(picks)).tolist()
+    assert picked == picks
     assert len(set(picks)) > 1
+
+
+def test_an_ensemble_is_better_than_its_best_member() -> None:
+    truth, models = noisy_models(2, 5)
+    criterion = criterion_for(truth)
+    weights = greedy.choose_weights(models, criterion, most=5)
+    assert weights.sum() == pytest.approx(1)
+    total = np.sum([w * m / m.std() for w, m in zip(weights, models, strict=True)], axis=0)
+    best = max(greedy.mean_of(criterion(model, None)) for model in models)
+    assert greedy.mean_of(criterion(total, None)) > best
+    assert weights.tolist() == greedy.choose_weights(models, criterion, most=5).tolist()
 
 
 def test_an_ensemble_has_at_most_so_many_members() -> None:
     truth, models = noisy_models(1, 5)
-    assert np.count_nonzero(greedy.choose_weights(models, criterion_for(truth), most=2)) <= 2
+    assert np.count_nonzero(greedy.choose_weights(models, criterion_for(truth), most=2)) == 2
     single = greedy.choose_weights(models, criterion_for(truth), most=1)
     assert sorted(single.tolist()) == [0, 0, 0, 0, 1]
 
 
-def test_a_gain_within_the_noise_adds_no_member() -> None:
-    assert not greedy.is_better(np.array([0.5, 0.7]), np.array([0.6, 0.55]))
-    assert not greedy.is_better(np.array([0.5005]), np.array([0.5]))
-    assert not greedy.is_better(np.array([math.nan]), np.array([0.5]))
-    assert greedy.is_better(np.array([0.52, 0.63]), np.array([0.5, 0.6]))
+def test_a_model_that_others_only_harm_stays_alone() -> None:
+    truth, models = noisy_models(0, 1)
+    weights = greedy.choose_weights([truth.astype(np.float32), *models], criterion_for(truth), 2)
+    assert weights.tolist() == [1, 0]
 
 
 def test_an_ensemble_is_the_weighted_sum_of_its_members() -> None:
@@ -227,21 +272,54 @@ def test_a_failed_candidate_does_not_end_the_search() -> None:
     assert {candidate.recipe.method for candidate in search.run()} == {"em"}
 
 
-def test_candidates_of_different_heads_teach_each_other() -> None:
-    recipes = [Recipe("bce"), Recipe("bce", training={"head": "saliency"})]
-    search = Search(recipes, lambda c, folds: 0.5 + 0.1 * (c.teacher is not None), 1, 1, 99, True)
-    taught = [candidate for candidate in search.run() if candidate.teacher is not None]
-    assert {(c.recipe.head, c.teacher.recipe.head) for c in taught if c.teacher} == {
-        ("linear", "saliency"),
-        ("saliency", "linear"),
-    }
+def test_the_best_of_each_head_teach_the_best_of_all() -> None:
+    recipes = [Recipe("bce", on_maps=Recipe("bce", training={"head": "saliency"})), Recipe("an")]
+
+    def measure(candidate: Candidate, folds: int) -> float:
+        gain = 0.1 * candidate.share + 0.01 * candidate.rounds
+        return 0.5 + 0.1 * (candidate.recipe.head == "saliency") + gain
+
+    taught = [one for one in Search(recipes, measure, 1, 1, 99, True).run() if one.teachers]
+    assert {(c.recipe.head, c.rounds) for c in taught} == set(
+        itertools.product(["linear", "saliency"], [1, 2, 3])
+    )
+    for candidate in taught:
+        assert [teacher.recipe.head for teacher in candidate.teachers] == ["linear", "saliency"]
+    assert {one.share for one in taught if one.rounds > 1} == {max(one.share for one in taught)}
+
+
+def test_without_a_better_teacher_there_is_one_round() -> None:
+    recipes = [Recipe("bce", decay=1e-3)]
+    search = Search(recipes, lambda c, folds: 0.5 - 0.1 * c.rounds, 1, 1, 99, True)
+    taught = [one for one in search.run() if one.teachers]
+    assert {one.rounds for one in taught} == {1}
+    assert {one.decay for one in taught} == {3e-4, 1e-3, 3e-3}
+
+
+def test_only_the_best_methods_are_tried_on_maps() -> None:
+    names = ["bce", "em", "an", "ls"]
+    recipes = [Recipe(name, on_maps=Recipe(name, training={"head": "saliency"})) for name in names]
+    tried: list[Candidate] = []
+
+    def measure(candidate: Candidate, folds: int) -> float:
+        tried.append(candidate)
+        return 0.1 * names.index(candidate.recipe.method)
+
+    Search(recipes, measure, 1, 1, 40).run()
+    assert {c.recipe.method for c in tried if c.recipe.head == "saliency"} == {"em", "an", "ls"}
 
 
 def test_the_portfolio_depends_on_what_is_known() -> None:
     both, single = random_table(0), table_of(np.eye(6, dtype=int))
-    names = {r.method for r in make_portfolio(both, has_absent=True, components=8)}
+    units = {FeatureKind(None, 1.0): 0.1, FeatureKind(None, 0.5): 0.1, FeatureKind(8, 0.5): 0.1}
+    known = make_portfolio(both, has_absent=True, components=8, units=units)
+    names = {recipe.method for recipe in known}
+    for recipe in known:  # "n-ls" is much like "ls"
+        assert (recipe.on_maps is None) == (recipe.method == "n-ls")
+        assert not recipe.on_maps or recipe.on_maps.decay == pytest.approx(10 * recipe.decay)
     assert {"bce", "em", "ls"} <= names
-    positives = make_portfolio(single, has_absent=False, components=None)
+    positives = make_portfolio(single, has_absent=False, components=None, units=units)
+    assert all(recipe.on_maps is None for recipe in positives)
     assert "bce" not in {recipe.method for recipe in positives}
     assert all("auto" not in recipe.options.values() for recipe in positives)
     assert {recipe.head for recipe in positives} == {"linear"}
@@ -265,8 +343,8 @@ def test_auto_is_the_default_and_refuses_what_it_chooses_itself() -> None:
     for arguments in ({"lr": 0.1}, {"head": "linear"}, {"options": {"alpha": 1}}, {"epochs": 3}):
         with pytest.raises(InputError, match="no effect with --method auto"):
             make_settings(**arguments)
-    with pytest.raises(InputError, match="--unfreeze"):
-        make_settings(frozen="lower")
+    assert make_settings(frozen="lower").frozen == "lower"
+    assert make_settings(frozen=False).frozen == "nothing"
     with pytest.raises(InputError, match="budget"):
         make_settings(budget="huge")
     assert make_settings(budget=7, val=0.0, reserve=0.0).reserve == 0
@@ -294,6 +372,7 @@ def automatic(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return partlabel.train(table.subset(rows), scene / "images", out, budget=12, folds=3, **TINY)
 
 
+@pytest.mark.filterwarnings("ignore:.*look")
 def test_a_run_predicts_evaluates_completes_and_reports(automatic: Run, scene: Path) -> None:
     record = automatic.record
     assert record.finished
@@ -304,8 +383,9 @@ def test_a_run_predicts_evaluates_completes_and_reports(automatic: Run, scene: P
     assert np.isfinite(scores).all()
     result = partlabel.evaluate(automatic, scene / "labels.csv", scene / "images", split="test")
     assert 0 < result["mAP"] <= 1
-    with pytest.warns(PartlabelWarning, match="too few to show"):
-        assert len(partlabel.complete(automatic).table) == 24
+    with pytest.warns(PartlabelWarning, match="are needed to show 95%"):
+        done = partlabel.complete(automatic, only_labelled=True)
+    assert len(done.table) == 24
     page = partlabel.report(automatic).read_text()
     assert "What was tried" in page
     assert record.members[0].name in page
@@ -430,7 +510,7 @@ def test_with_positives_only_the_auc_chooses(
     run = partlabel.train(
         labels, scene / "images", tmp_path / "run", budget=6, folds=3, split="train", **TINY
     )
-    assert read_leaderboard(run.folder)[0].criterion == "AUC of positives"
+    assert read_leaderboard(run.folder)[0].criterion == "rank of positives"
     assert "too few labels are known to be absent" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 """Checkpoints on disk: a loaded state equals the saved one, bit for bit and with its alignment."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,13 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FileError, match=r"state\.safetensors"):
         load_state(path)
+
+
+def test_states_are_compared_bit_for_bit() -> None:
+    """Equal numbers may have other bits, and NaN is not equal to itself."""
+    zero, nan = torch.zeros(2), torch.full((2,), math.nan)
+    assert same({"a": [zero, nan]}, {"a": [zero.clone(), nan.clone()]})
+    assert not same(zero, -zero)
+    assert not same(zero, zero.double())
+    assert not same(zero, zero.reshape(1, 2))
+    assert not same({"a": zero}, {"a": zero, "b": zero})

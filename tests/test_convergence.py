@@ -8,10 +8,14 @@ import torch
 
 from partlabel import losses, train
 from partlabel.base.errors import InputError
+from partlabel.images.batches import Batch
 from partlabel.models.prediction import iterate_logits
 from partlabel.training.inputs import make_inputs
+from partlabel.training.optimizers import WholeBatch
+from partlabel.training.progress import Progress
 from partlabel.training.run import Run
 from partlabel.training.selection import locate_all
+from partlabel.training.steps import Steps, has_converged
 
 
 def solve(scene: Path, out: Path, **more: Any) -> Run:
@@ -40,6 +44,41 @@ def test_a_stage_ends_when_it_has_converged(
     assert f"converged after {epochs} of 12 epochs" in capsys.readouterr().err
     longer = solve(scene, tmp_path / "longer", epochs=30)
     assert len(longer.history()) == epochs  # it would have changed nothing more
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "final", "expected"),
+    [
+        (0.3, 0.3, 0.3 * (1 - 0.9e-6), True),
+        (0.3, 0.3, 0.3 * (1 - 1.1e-6), False),  # it can still be lowered
+        (0.3, 0.3, 0.3 * (1 + 5e-6), True),  # rounding in a last line search
+        (0.3 * (1 + 1.1e-6), 0.3, 0.3, False),  # labels or views have changed
+        (0.3 * (1 - 1.1e-6), 0.3, 0.3, False),
+        (None, 0.3, 0.3, False),  # nothing to compare with
+        (0.0, 0.0, 0.0, True),
+    ],
+)
+def test_an_epoch_that_lowers_the_cost_by_less_than_a_millionth_is_the_last(
+    before: float | None, first: float, final: float, expected: bool
+) -> None:
+    assert has_converged(before, first, final) is expected
+
+
+def test_all_epochs_have_the_images_in_the_same_order(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums then round in the same way, so that the cost does not change between epochs."""
+    orders: list[list[int]] = []
+    solve_step = Steps._solve
+
+    def spy(self: Steps, batch: Batch, optimizer: WholeBatch, progress: Progress) -> Any:
+        orders.append(batch.rows.tolist())
+        return solve_step(self, batch, optimizer, progress)
+
+    monkeypatch.setattr(Steps, "_solve", spy)
+    solve(scene, tmp_path / "run")
+    assert len(orders) > 1
+    assert orders == [list(range(len(orders[0])))] * len(orders)
 
 
 def test_a_cost_that_changes_later_is_waited_for(scene: Path, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from partlabel import read_labels
 from partlabel.cli import main
-from partlabel.cli import tour as demo
 from partlabel.labels import merge
 from partlabel.labels.scenes import World
+from partlabel.output import tour as demo
 
 
 def test_demo(
@@ -18,6 +18,8 @@ def test_demo(
     monkeypatch.setattr(demo, "WORLD", World(classes=4, size=64, seed=0))
     small = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "epochs": 2}
     monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | small)
+    plan = {name: small[name] for name in ("backbone", "weights", "size")}
+    monkeypatch.setattr(demo, "PLAN", demo.PLAN | plan | {"budget": "3"})
     monkeypatch.setattr(demo, "APL", demo.APL | {"warmup": 1})
     folder = tmp_path / "demo"
     assert main(["demo", "--out", str(folder)]) == 0

@@ -34,7 +34,8 @@ COMMANDS = ROOT_COMMAND.commands  # type: ignore[attr-defined]
 
 def options_of(command: str) -> set[str]:
     """The options of a command; an error if there is no such command."""
-    return {"--help"} | {o for parameter in COMMANDS[command].params for o in parameter.opts}
+    parameters = COMMANDS[command].params
+    return {"--help"}.union(*(set(each.opts) | set(each.secondary_opts) for each in parameters))
 
 
 ROOT_OPTIONS = {option for parameter in ROOT_COMMAND.params for option in parameter.opts}

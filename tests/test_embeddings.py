@@ -19,7 +19,8 @@ from partlabel.base.errors import InputError
 from partlabel.cli import main
 from partlabel.labels.names import Names
 from partlabel.models import Backbone
-from partlabel.models.features.vector_files import SUFFIXES, VectorFile
+from partlabel.models.features.vector_files import VectorFile
+from partlabel.models.features.vector_formats import SUFFIXES
 from partlabel.models.features.vector_writing import write_vectors
 from partlabel.training.run import Run
 
@@ -177,6 +178,7 @@ def test_bad_files(
 # ---- training
 
 
+@pytest.mark.filterwarnings("ignore:.*belong together")
 def test_embedded_images_give_the_run_on_images(scene: Path, tmp_path: Path) -> None:
     weights = tmp_path / "net.pt"
     torch.save(Backbone("test_efficientnet", "none", "all", 64).lower.state_dict(), weights)
@@ -255,7 +257,8 @@ def test_bench_on_features(sounds: Path) -> None:
 
 def test_a_run_can_be_moved_with_its_features(sounds: Path, tmp_path: Path) -> None:
     table = partlabel.read_labels(sounds / "labels.csv")
-    run = partlabel.train(table, out=sounds / "run", features=sounds / "sounds.npz", **SETTINGS)
+    sets = {"reserve": 0.2, **SETTINGS}
+    run = partlabel.train(table, out=sounds / "run", features=sounds / "sounds.npz", **sets)
     before = api.evaluate(run, reserved=True)["mAP"]
     (sounds / "deep").mkdir()
     for name in ("run", "sounds.npz"):

@@ -46,10 +46,10 @@ CSV = [
     ("\n\n", "the file is empty"),
     (
         "name;cat\na;1\n",
-        "(its header is 'name, cat'); rename the first column to 'image', or use --format",
+        "(its header is 'name, cat'); if 'name' is the image, rename it to 'image', or use",
     ),
     (",image,cat\n0,a,1\n", "write it without an index"),
-    ("image,cat\na,cat\n", "columns that are no classes are left out with --ignore-columns cat"),
+    ("image,cat\na,cat\n", "if the column holds tags, call it 'tag' instead of 'cat'"),
     ("image,cat\na,1\nb,x\n", "if the column is not a class, leave it out with --ignore-columns"),
     ("image,cat,dog\na,1,5\nb,7,1\n", "line 2, column 'dog': '5'"),
     ('image,cat\n"a,1\n', "line 2: 1 field, but the header has 2"),
@@ -203,7 +203,8 @@ def test_label_studio(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ('{"file_name": "a", "x": 1}\n{"file_name": "b", "x": 2}\n', "line 2, column 'x': '2'"),
-        ('{"file_name": "a", "x": "a cat"}\n', "--ignore-columns x"),
+        ('{"file_name": "a", "x": "a cat"}\n', "if the column holds tags, call it 'tag'"),
+        ('{"file_name": "a", "x": "a cat", "y": 1}\n', "--ignore-columns x"),
         ('{"file_name": "a", "x": 1}\n[1]\n', "line 2: expected a JSON object"),
         ('{"file_name": "a", "x": 1}\n{"file_name"\n', "line 2: not valid JSON"),
         ('{"file_name": null, "x": 1}\n', "an image needs a name"),
@@ -527,3 +528,45 @@ def test_damaged_headers_of_an_arrow_file_are_noticed(tmp_path: Path) -> None:
             assert expanded_size(path) < 2**63 * 100
         except ValueError as error:
             assert str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("photo,cat,comment\na,1,nice\n", "left out with --ignore-columns comment"),
+        ("name,cat,comment\na,1,nice\n", "or use --format csv --ignore-columns comment"),
+        (
+            "name,cat,cat\na,x,y\n",
+            "if 'name' is the image, rename it to 'image', and call a column",
+        ),
+        ("by,image,cat\nAnn,a.jpg,1\n", "leave out those before it with --ignore-columns by"),
+        ("cat,image\n1,a.jpg\n", "the column 'image' must be the first; move it there"),
+        ("a.jpg,cat\nb.jpg,dog\n", "it seems to have no header"),
+        ("who,x,y\nAnn,a.jpg,cat\n", "rename the column 'x', which seems to hold the images"),
+        ("url,tag\na,cat\n", "if 'url' is the image, rename it to 'image'"),
+        ("image,one,two\na,cat,dog\n", "if these columns hold tags, write one row per tag"),
+        ("image,animal\na,cat;dog\n", "call it 'tags' instead of 'animal'"),
+        ("file,width\na.jpg,640\n", "call a column of tags 'tag'"),
+    ],
+)
+def test_the_column_that_is_the_problem_is_named(
+    content: str, message: str, tmp_path: Path
+) -> None:
+    assert message in error_of(tmp_path / "t.csv", content)
+
+
+@pytest.mark.parametrize("first", ["image_id", "IMG", "id", "filepath"])
+def test_a_column_of_images_has_any_usual_name(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{first},cat,place\na,,x\nb,1,y\n")
+    table = read_labels(path, ignore_columns=["place"])
+    assert list(table.ids) == ["a", "b"]
+    assert table.dense().tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.xlsx#sheet"])
+@pytest.mark.parametrize("format", ["csv", None])
+def test_excel_files_are_not_written(name: str, format: str | None, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Excel files can only be read"):
+        write_labels(LabelTable(["a"], ["x"], [[1]]), tmp_path / name, format)
+    assert not list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ from torch import Tensor
 from partlabel import LabelTable, read_labels, train
 from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.judging.scoring import score
+from partlabel.judging.scoring import score, thresholds_or_half
 from partlabel.labels import scenes, simulate
 from partlabel.labels.formats.boxes import read_boxes
 from partlabel.models import heads
@@ -160,6 +160,24 @@ def test_heat_maps_of_a_run_and_its_baseline(work: Workspace, sr: Run, bce: Run)
     assert '<p class="soft">sr</p>' in both
     assert '<p class="soft">bce</p>' in both
     assert len((sr.folder / "report.html").read_bytes()) < 2e6
+
+
+def test_heat_maps_of_a_baseline_have_its_own_thresholds(
+    sr: Run, bce: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label that is known to be absent says from which score on it is predicted."""
+    used: list[list[float]] = []
+    original = heat_map_strips._tile
+
+    def spy(*arguments: Any) -> dict[str, str]:
+        used.append(arguments[-1].tolist())
+        return original(*arguments)
+
+    monkeypatch.setattr(heat_map_strips, "_tile", spy)
+    build_report(sr, baseline=bce)
+    own, other = (thresholds_or_half(run).tolist() for run in (sr, bce))
+    assert own != other
+    assert used.count(own) == used.count(other) == len(used) / 2
 
 
 def test_a_refined_run_has_heat_maps(work: Workspace) -> None:

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from partlabel import LabelTable, read_labels, write_labels
 from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.labels import CHOSEN, HUMAN, MODEL, NOT_ASKED, RANDOM, Details, Names, merge
+from partlabel.labels import (
+    CHOSEN,
+    CONFIRMED,
+    HUMAN,
+    MODEL,
+    NOT_ASKED,
+    RANDOM,
+    Details,
+    Names,
+    merge,
+)
 from partlabel.labels.combine import combine
 from partlabel.labels.corrections import correct
 from partlabel.labels.hierarchy import Hierarchy, imply, read_hierarchy
@@ -23,6 +33,7 @@ from partlabel.labels.merge import merge_and_count
 from partlabel.labels.merge_files import merge_files
 from partlabel.labels.merge_plan import FileEntry, MergePlan, parse_file, read_plan
 from partlabel.labels.origins import origin_summaries
+from sheets import sheet_xml, write_xlsx
 from tables import tables
 
 Cell = tuple[str, str]
@@ -201,6 +212,18 @@ def test_default_origins_are_unique(tmp_path: Path) -> None:
     assert names == ["a/labels", "b/labels", "a/labels 2"]
 
 
+def test_origins_have_no_suffixes(files: Path) -> None:
+    table = LabelTable(["1.jpg"], ["cat"], [[1]])
+    names = ["north.csv.gz", "v1.2.csv.zst", "plain.csv", "my.folder"]
+    for name in names[:3]:
+        write_labels(table, name)
+    write_labels(table, "my.folder", "voc")
+    write_xlsx(Path("b.xlsx"), {"x": sheet_xml([["image", "dog"], ["1.jpg", 1]])})
+    entries = [FileEntry(path=Path(name)) for name in [*names, "b.xlsx#x"]]
+    parts = merge_files(MergePlan(files=entries, unlisted="unknown")).parts
+    assert [part.origin for part in parts] == ["north", "v1.2", "plain", "my.folder", "b#x"]
+
+
 def test_merge_yaml(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("merge.yaml").write_text(
         "files:\n"
@@ -222,15 +245,52 @@ def test_merge_yaml(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ("presences", [[1, 0], [0, 0]]),
+        ("absences", [[0, -1], [-1, 0]]),
+        ("{dog: presences}", [[1, 0], [-1, 0]]),
+        ("{dog: presences, cat: absences}", [[0, 0], [-1, 0]]),
+    ],
+)
+def test_what_a_file_noted_is_stated(files: Path, notes: str, expected: list[list[int]]) -> None:
+    Path("names.txt").write_text("1.jpg\n")
+    Path("merge.yaml").write_text(
+        f"files: [names.txt, {{path: north.csv, notes: {notes}, rename: {{dog: hound}}}}]"
+    )
+    run("merge", "merge.yaml", "-o", "all.parquet")
+    table = read_labels("all.parquet")
+    assert list(table.classes) == ["cat", "hound"]
+    assert table.dense().tolist() == expected
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("files: [{path: a, rname: {}}]", "no key 'rname' of file 1"),
         ("fils: []", "no key 'fils'|files"),
-        ("files: [{path: a, unlisted: no}]", "files.1.unlisted"),
+        ("files: [{path: a, unlisted: no}]", "'unlisted' of file 1 must be 'absent' or 'unknown'"),
+        (
+            "files: [{path: a, min_count: x}]",
+            "'min_count' of file 1 must be a whole number, not 'x'",
+        ),
+        ("files: [{path: a, min_count: 0}]", "'min_count' of file 1 must be at least 1, not 0"),
+        ("files: [{path: a, ignore_columns: b}]", "'ignore_columns' of file 1 must be a list"),
+        ("files: [{path: a, only_classes: [1]}]", "number 1 of 'only_classes' must be text, not 1"),
+        ("files: [{path: a, origin: ''}]", "'origin' of file 1 must not be empty"),
+        ("files: [{path: a, 3: x}]", "the keys of file 1 must be text"),
+        ("files: [{path: [a]}]", r"'path' of file 1 must be text, not \['a'\]"),
+        ("files: [{origin: a}]", "'path' of file 1 is missing"),
+        ("files: [[a]]", "number 1 of 'files' must have keys with values"),
+        ("files: a", "'files' must be a list, not 'a'"),
+        ("files: [a, b]\nrename: [a]", "'rename' must have keys with values"),
+        ("files: [a, b]\nconflict: x", "'conflict' must be 'error', 'unknown', 'ours' or 'theirs'"),
+        ("files: ['a:unlsted=x']", "a:unlsted=x: there is no option of a file 'unlsted'"),
         ("files: {", "line 2: |line 1: "),
         ("- a", "expected a key 'files'"),
-        ("files: []\n", "at least 1 item"),
-        ("files: [{path: a, notes: absences}]", "'presences'"),
+        ("files: []\n", "'files' must have 1 or more entries"),
+        ("3: x\nfiles: [a]", "the keys must be text"),
+        ("files: [{path: a, notes: both}]", "'notes' of file 1 must be presences, absences"),
     ],
 )
 def test_wrong_merge_yaml(tmp_path: Path, text: str, message: str) -> None:
@@ -285,8 +345,8 @@ def test_corrections_replace_and_keep_a_journal(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("suspects.csv").write_text(
-        "image,class,value,score,trained_on,asked\n"
-        "1.jpg,cat,0,0.1,yes,chosen\n1.jpg,dog,,0.2,no,chosen\n2.jpg,cat,0,0.1,no,chosen\n"
+        "image,class,value,score,trained_on,asked,checked\n"
+        "1.jpg,cat,0,0.1,yes,chosen,\n1.jpg,dog,,0.2,no,chosen,\n2.jpg,cat,0,0.1,no,chosen,\n"
     )
     run("merge", "north.csv", "suspects.csv", "--corrections", "-o", "fixed.parquet")
     assert "1 present became absent, 1 became unknown" in capsys.readouterr().out
@@ -334,6 +394,45 @@ def test_a_human_confirms_a_model() -> None:
     corrected = correct(table_of(1, MODEL), table_of(1, HUMAN))
     assert corrected.confirmed == 1
     assert corrected.table.cells.sources is None
+
+
+@pytest.mark.parametrize("has_column", [True, False])
+def test_a_confirmation_is_remembered(
+    files: Path, capsys: pytest.CaptureFixture[str], has_column: bool
+) -> None:
+    rows = ["1.jpg,cat,1,chosen,x", "1.jpg,dog,0,chosen,", "2.jpg,cat,1,chosen,x"]
+    lines = ["image,class,value,asked,checked", *rows]
+    lines = lines if has_column else [line.rpartition(",")[0] for line in lines]
+    Path("checked.csv").write_text("\n".join(lines))
+    run("merge", "north.csv", "checked.csv", "--corrections", "-o", "fixed.csv", "--to", "cells")
+    number = 1 if has_column else 2
+    assert f"{number} were confirmed as they are" in capsys.readouterr().out
+    dog = NOT_ASKED if has_column else CONFIRMED
+    table = read_labels("fixed.csv")
+    assert table.dense().tolist() == [[1, -1], [1, 0]]
+    assert table.cells.asked_or_not().tolist() == [CONFIRMED, dog, CHOSEN]
+    run("merge", "fixed.csv", "north.csv", "--conflict", "ours", "-o", "again.arrow")
+    assert read_labels("again.arrow").cells.asked_or_not().tolist() == [CONFIRMED, dog, CHOSEN]
+    run("inspect", "fixed.csv")
+    assert f"labels asked for (confirmed): {number}" in capsys.readouterr().out
+
+
+def test_a_label_that_a_model_asked_for_stays_so_if_it_is_confirmed(files: Path) -> None:
+    Path("a.csv").write_text("image,class,value,asked\n1.jpg,cat,1,chosen\n2.jpg,cat,0,random\n")
+    Path("b.csv").write_text("image,class,value,asked\n1.jpg,cat,1,chosen\n2.jpg,cat,0,chosen\n")
+    run("merge", "a.csv", "b.csv", "--corrections", "-o", "fixed.parquet")
+    assert read_labels("fixed.parquet").cells.asked_or_not().tolist() == [CHOSEN, CONFIRMED]
+
+
+def test_a_label_of_a_model_that_was_changed_by_hand_is_a_human_s(files: Path) -> None:
+    header = "image,class,value,score,source\n"
+    Path("completed.csv").write_text(f"{header}1,cat,1,0.971,model\n1,dog,0,0.02,model\n")
+    Path("edited.csv").write_text(f"{header}1,cat,0,0.97103,model\n1,dog,1,0.9,model\n")
+    run("merge", "completed.csv", "edited.csv", "--corrections", "-o", "out.parquet")
+    table = read_labels("out.parquet")
+    assert table.dense().tolist() == [[-1, 1]]
+    assert table.cells.sources_or_human().tolist() == [HUMAN, MODEL]  # the other has another score
+    assert table.cells.asked_or_not().tolist() == [CHOSEN, NOT_ASKED]
 
 
 def test_a_completed_table_is_merged_back(files: Path) -> None:
@@ -397,7 +496,7 @@ def test_renames_and_synonyms(files: Path, capsys: pytest.CaptureFixture[str]) -
     run(*words, "--rename", "cta=pet", code=2)
     assert "did you mean 'cat'" in capsys.readouterr().err
     run("convert", "north.csv", "out.csv", "--rename", "cat=dog", code=2)
-    assert "'cat' and 'dog' become one, but they contradict" in capsys.readouterr().err
+    assert "'cat' in line 2 (present) and 'dog' in line 2 (absent)" in capsys.readouterr().err
     Path("same.csv").write_text("a,b\nc,b\n")
     with pytest.raises(InputError, match="lines 1 and 2: 'b' occurs twice"):
         read_synonyms("same.csv")

@@ -411,6 +411,7 @@ def test_a_graph_from_a_file(tmp_path: Path) -> None:
     np.testing.assert_allclose(matrix, np.array([[0.25, 0.75, 0], [0, 1, 0], [0, 0, 1]]))
 
 
+@pytest.mark.filterwarnings("ignore:.*belong together")
 def test_imcl_is_better_if_classes_occur_together(tmp_path: Path) -> None:
     """Scenes whose classes depend on the context, with 90% of the labels hidden."""
     world = scenes.World(16, 32, 0, 0.5, 6.0, 0.3, 100.0)

@@ -33,8 +33,10 @@ from partlabel.output.report.round_table import round_table
 from partlabel.training.arguments import make_settings
 from partlabel.training.build import build
 from partlabel.training.checkpoint import load_state, same
+from partlabel.training.progress import Progress
 from partlabel.training.run import Run
 from partlabel.training.train import train
+from partlabel.training.trainer import Trainer
 from trained import tiny_model
 
 
@@ -99,6 +101,20 @@ class TestEnsemble(MethodConformance):
         clear = (training.dense() == 0) & (np.abs(np.abs(mean) - 0.01) > 1e-4)
         np.testing.assert_array_equal(signs[clear], large(mean, 0.01)[clear])
         assert (large(scores[0], 0.01)[clear] != signs[clear]).any()  # one member differs
+
+    def test_members_use_as_many_workers_as_the_run(
+        self, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        workers: list[int | None] = []
+        fit = Trainer.fit
+
+        def spy(trainer: Trainer) -> Progress:
+            workers.extend(each.workers for each in (trainer, *trainer.members))
+            return fit(trainer)
+
+        monkeypatch.setattr(Trainer, "fit", spy)
+        self.train(scene, tmp_path / "run", workers=0, epochs=2)
+        assert workers == [0, 0]
 
     def test_members_train_on_the_labels_of_the_leader(self) -> None:
         labels = table(KNOWN)

@@ -12,9 +12,10 @@ import sklearn
 import timm
 import torch
 
+from partlabel.base.choices import DEFAULT_BACKBONE
 from partlabel.base.errors import InputError
 from partlabel.images.pictures import read_picture
-from partlabel.models import DEFAULT_BACKBONE, Backbone, Classifier, Frozen, Reduction
+from partlabel.models import Backbone, Classifier, Frozen, Reduction
 from partlabel.models.backbones import packaged
 from partlabel.models.backbones.packaged import load_packaged
 from partlabel.models.heads import Linear

@@ -1,7 +1,7 @@
 """L-BFGS reaches the minimum that scikit-learn finds; which settings cannot be used with it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from partlabel.base.choices import Optimizer, Schedule
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.labels.formats import read_labels
 from partlabel.learning.methods import METHODS
@@ -16,8 +17,9 @@ from partlabel.models.prediction import iterate_logits
 from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.inputs import make_inputs
-from partlabel.training.optimizers import WholeBatch
+from partlabel.training.optimizers import OPTIMIZERS, WholeBatch
 from partlabel.training.run import Run
+from partlabel.training.schedule import SCHEDULES
 from partlabel.training.selection import locate_all
 from partlabel.training.train import train
 
@@ -175,3 +177,8 @@ def test_the_default_learning_rate_of_lbfgs_is_one() -> None:
     with pytest.warns(PartlabelWarning, match="without --weight-decay it memorises"):
         make_settings(**solved)
     assert make_settings(method="bce", frozen="all").lr == 1e-3
+
+
+def test_every_optimiser_and_schedule_that_can_be_chosen_is_there() -> None:
+    assert list(OPTIMIZERS) == list(get_args(Optimizer))
+    assert list(SCHEDULES) == list(get_args(Schedule))

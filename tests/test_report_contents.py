@@ -18,10 +18,12 @@ from partlabel.judging.scoring import evaluate_reserved, score, thresholds_or_ha
 from partlabel.labels import scenes, simulate
 from partlabel.learning.method import Figure
 from partlabel.metrics import evaluate
-from partlabel.metrics.guarantee import Guarantee, Guarantees, Limit
+from partlabel.metrics.guarantee import Guarantee, Guarantees
+from partlabel.metrics.sequence import Limit
 from partlabel.output.report import build_report
 from partlabel.output.report.bootstrap import draw_rows, intervals, sample_count
 from partlabel.output.report.guarantee_table import guarantees
+from partlabel.output.report.headline import Result, _about_rare_classes
 from partlabel.output.report.learning_curves import axis_range, draw_curves, draw_small_panels
 from partlabel.output.report.sample_images import describe
 from partlabel.output.report.section import decimal
@@ -86,8 +88,27 @@ def test_every_figure_of_the_headline_is_explained(page: str) -> None:
     assert "mean precision and the mean recall over classes" in figures["CF1"][2]
     about = caption_of_headline(page)
     assert "reserved images" in about
-    assert "Nothing was chosen on these images" in about
+    assert "Nothing was chosen on these labels" in about
     assert "bootstrap samples" in about
+
+
+@pytest.mark.parametrize(
+    ("present", "text"),
+    [
+        ([10, 11], ""),
+        ([9, 11], "1 class has fewer than 10 present labels here"),
+        ([9, 1], "2 classes have fewer than 10"),
+        ([0, 20], ""),  # not evaluated at all
+    ],
+)
+def test_intervals_are_said_to_be_narrow_for_rare_classes(present: list[int], text: str) -> None:
+    labels = np.full((30, 2), -1)
+    for column, number in enumerate(present):
+        labels[:number, column] = 1
+    evaluation = evaluate(np.linspace(0, 1, 60).reshape(30, 2), labels)
+    sentence = _about_rare_classes(Result(evaluation, {}, 0))
+    assert sentence.startswith(text)
+    assert bool(sentence) == bool(text)
 
 
 def test_intervals_of_the_headline(work: Workspace, page: str) -> None:
@@ -226,23 +247,25 @@ def test_an_axis_of_percentages(values: list[float]) -> None:
 
 
 def make_assessment(guarantees: Guarantees) -> Assessment:
-    parts = {"precision": 0.9, "guarantees": guarantees, "filled": {1: 0.1, -1: 0.5}}
+    scopes = [SimpleNamespace(guarantees=guarantees)]
+    parts = {"precision": 0.9, "scopes": scopes, "filled": {1: 0.1, -1: 0.5}}
     return cast("Assessment", SimpleNamespace(**parts))
 
 
 def test_a_pool_is_one_row_of_the_guarantees() -> None:
-    pool, own = Guarantee(Limit(2.0, 40, 39), "pooled"), Guarantee(Limit(1.0, 50, 49), "class")
+    pool = Guarantee(Limit(2.0, 400, 40, 39), "pooled", (0, 2))
+    own = [Guarantee(Limit(1.0, 500, 50, 49), "class", (j,)) for j in range(4)]
     nothing = Guarantee(Limit(), None)
     classes = ["a", "b", "c", "d"]
-    assessment = make_assessment(Guarantees([pool, own, pool, nothing], [own] * 4))
+    assessment = make_assessment(Guarantees([pool, own[1], pool, nothing], own))
     (part,) = guarantees(assessment, classes, "")
-    assert [row[:4] + row[-1:] for row in part.rows[:3]] == [
-        ["present", "class", "from 73.1", "49 of 50", "b"],
-        ["present", "pooled: 2 classes", "from 88.1", "39 of 40", "a, c"],
-        ["present", "no guarantee: 1 class", "-", "-", "d"],
+    assert [row[:5] + row[-1:] for row in part.rows[:3]] == [
+        ["present", "pooled: 2 classes", "label", "from 88.1", "39 of 40", "a, c"],
+        ["present", "class", "label", "from 73.1", "49 of 50", "b"],
+        ["present", "no guarantee: 1 class", "label", "-", "-", "d"],
     ]
     assert [row[-1] for row in part.rows[3:]] == classes
-    assert {row[2] for row in part.rows[3:]} == {"up to 26.9"}
+    assert {row[3] for row in part.rows[3:]} == {"up to 26.9"}
     (reason,) = guarantees(assessment, classes, "nothing is filled in: none reserved")
     assert reason.caption == "Nothing is filled in: none reserved."
     assert not reason.rows
@@ -354,7 +377,7 @@ def test_without_reserved_images_there_are_no_suspects(work: Workspace) -> None:
     run = Run(folder) if folder.is_dir() else work.train("an", "unreserved", reserve=0)
     page = page_of(build_report(run, precision=0.5))
     assert not section(page, "Known labels that look wrong")
-    assert "none was reserved" in section(page, "What <code>complete</code> guarantees")
+    assert "no label was reserved" in section(page, "What <code>complete</code> guarantees")
 
 
 def test_every_section_has_a_caption(work: Workspace) -> None:

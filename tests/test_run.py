@@ -22,14 +22,15 @@ import partlabel
 from conformance import MethodConformance
 from partlabel import LabelTable, read_labels, train
 from partlabel.base import files
-from partlabel.base.errors import FileError, InputError
+from partlabel.base.errors import FileError, InputError, JobError, PartlabelWarning
 from partlabel.base.locks import locked
 from partlabel.cli import main
 from partlabel.judging.scoring import score, trained_on
 from partlabel.training import trainer
 from partlabel.training.arguments import make_settings, override, read_config, write_config
 from partlabel.training.checkpoint import load_state, same, save_state
-from partlabel.training.run import Run, file_hash
+from partlabel.training.run import Run
+from partlabel.training.run_record import file_hash
 from partlabel.training.selection import select
 from partlabel.training.settings import Execution, Settings
 
@@ -96,6 +97,13 @@ def test_damaged_records_and_weights_are_not_used(run: Run) -> None:
         Run(run.folder).classifier()
 
 
+@pytest.mark.parametrize("text", ["epoch,loss\n1,<b>\n", "epoch,loss\n1,2,3\n", "epoch\n\0\n"])
+def test_a_log_with_text_is_named(run: Run, text: str) -> None:
+    (run.folder / "log.csv").write_text(text)
+    with pytest.raises(FileError, match=r"log\.csv: damaged"):
+        run.history()
+
+
 def test_labels_that_changed_are_not_used(run: Run) -> None:
     """Whatever changed in the file: nothing of it is read."""
     path = run.folder / "labels.arrow"
@@ -155,6 +163,18 @@ def test_a_run_moves_with_its_images(run: Run, tmp_path: Path) -> None:
 def test_a_run_moves_without_its_images(run: Run, tmp_path: Path) -> None:
     shutil.move(run.folder, tmp_path / "elsewhere")
     assert Run(tmp_path / "elsewhere").images == (tmp_path / "project" / "photos").resolve()
+
+
+def test_of_two_image_folders_the_one_with_the_images_is_used(run: Run, tmp_path: Path) -> None:
+    """Beside the moved run is a folder of the same name with other images."""
+    shutil.move(run.folder, tmp_path / "elsewhere" / "run")
+    (tmp_path / "elsewhere" / "photos").mkdir()
+    (tmp_path / "elsewhere" / "photos" / "other.jpg").write_bytes(b"")
+    moved = Run(tmp_path / "elsewhere" / "run")
+    assert moved.images == (tmp_path / "project" / "photos").resolve()
+    name = moved.selection.labels.ids[0]
+    shutil.copy(tmp_path / "project" / "photos" / name, tmp_path / "elsewhere" / "photos")
+    assert moved.images == (tmp_path / "elsewhere" / "photos").resolve()
 
 
 def test_images_that_moved_can_be_named(
@@ -312,6 +332,30 @@ def test_written_settings_are_read_again(arguments: dict[str, Any], tmp_path: Pa
     assert make_settings(**read_config(tmp_path / "config.yaml")) == settings
 
 
+def test_a_default_of_the_method_that_is_switched_off_is_written_as_null(tmp_path: Path) -> None:
+    settings = make_settings(method="lac", ema=None)
+    (tmp_path / "config.yaml").write_text(write_config(settings))
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["ema"] is None
+    assert make_settings(**read_config(tmp_path / "config.yaml")) == settings
+    assert make_settings(method="lac").ema == 0.9997
+
+
+def test_files_in_a_written_config_are_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    for name in ("graph.csv", "backbone.safetensors"):
+        (tmp_path / "there" / name).write_text("")
+    monkeypatch.chdir(tmp_path / "there")
+    settings = make_settings(
+        method="imcl", options={"graph": "graph.csv"}, weights="backbone.safetensors"
+    )
+    values = yaml.safe_load(write_config(settings))
+    assert values["options"]["graph"] == str(tmp_path / "there" / "graph.csv")
+    assert values["weights"] == str(tmp_path / "there" / "backbone.safetensors")
+    assert yaml.safe_load(write_config(make_settings(method="bce")))["weights"] == "imagenet"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -348,6 +392,30 @@ def test_a_config_file_with_dashes(tmp_path: Path) -> None:
 def test_settings_without_effect_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_settings(method="bce", **arguments)
+
+
+def test_a_flag_of_a_config_file_can_be_switched_off(scene: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "drop_empty: true\n" + "".join(f"{name}: {value}\n" for name, value in TINY.items())
+    )
+    words = ["train", str(scene / "partial.csv"), "--images", str(scene / "images")]
+    words += ["--config", str(tmp_path / "config.yaml"), "--cache", str(tmp_path / "cache")]
+    assert main([*words, "--out", str(tmp_path / "on")]) == 0
+    assert main([*words, "--no-drop-empty", "--out", str(tmp_path / "off")]) == 0
+    dropped = [Run(tmp_path / name).settings.drop_empty for name in ("on", "off")]
+    assert dropped == [True, False]
+
+
+def test_errors_in_python_name_keyword_arguments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        make_settings(method="bce", momentum=0.5)
+    option = "--momentum has no effect without --optimizer sgd"
+    assert str(caught.value) == f'{option} (in Python: momentum, optimizer="sgd")'
+    words = ["train", "labels.csv", "--images", str(tmp_path), "--out", str(tmp_path / "run")]
+    assert main([*words, "--method", "bce", "--momentum", "0.5"]) == 2
+    assert capsys.readouterr().err == f"error: {option}\n"
 
 
 def test_options_override_a_config_file_one_by_one() -> None:
@@ -394,6 +462,7 @@ def test_settings_and_execution_share_no_name() -> None:
     assert not set(Settings.model_fields) & set(Execution.model_fields)
 
 
+@pytest.mark.filterwarnings("ignore:.*look")
 def test_python_has_the_commands(run: Run, scene: Path, tmp_path: Path) -> None:
     """The functions of the package, on the folder of a run or on the run itself."""
     for one in (run, run.folder):
@@ -406,11 +475,11 @@ def test_python_has_the_commands(run: Run, scene: Path, tmp_path: Path) -> None:
     assert "<table>" in reserved._repr_html_()
     measured = partlabel.evaluate(run, scene / "labels.csv", scene / "images", split="test")
     assert 0 <= measured["mAP"] <= 1
-    with pytest.warns(match="nothing is filled in"):
+    with pytest.warns(match="no present label is filled in"):
         done = partlabel.complete(run, min_precision=0.99)
     assert str(done) == done.headline()
     paths = done.save(tmp_path / "done.csv")
-    names = ["done.csv", "done.guarantees.csv", "done.suspects.csv"]
+    names = ["done.csv", "done.guarantees.csv", "done.suspects.csv", "done.doubtful.csv"]
     assert [path.name for path in paths if path.is_file()] == names
     assert partlabel.report(run, truth=scene / "labels.csv") == run.folder / "report.html"
     assert partlabel.load(run.folder).classes == run.record.classes
@@ -441,6 +510,21 @@ def test_a_checkpoint_that_does_not_fit_is_named(
     save_state(out / "last.safetensors", state | {part: value})
     with pytest.raises(FileError, match=r"last\.safetensors: does not fit the training"):
         train(scene / "partial.csv", scene / "images", out, resume=True, **call)
+
+
+def test_no_readable_training_image_is_an_error(scene: Path, tmp_path: Path) -> None:
+    """Nothing would be learned, so there is no run that looks finished."""
+    shutil.copytree(scene / "images", tmp_path / "images")
+    labels = read_labels(scene / "partial.csv")
+    for name in labels.split("train").ids:
+        (tmp_path / "images" / name).write_bytes(b"broken")
+    for frozen in ("nothing", "all"):
+        with (
+            pytest.warns(PartlabelWarning, match="left out"),
+            pytest.raises(JobError, match="no training image could be read"),
+        ):
+            train(labels, tmp_path / "images", tmp_path / frozen, **TINY | {"frozen": frozen})
+        assert not Run(tmp_path / frozen).finished
 
 
 def test_two_images_of_one_file_are_refused(scene: Path, tmp_path: Path) -> None:

@@ -49,16 +49,40 @@ def expected_failures(estimator: Any) -> dict[str, str]:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [PartialLabelClassifier(epochs=3)], expected_failed_checks=expected_failures
+    [PartialLabelClassifier("bce", epochs=3)], expected_failed_checks=expected_failures
 )
 @pytest.mark.filterwarnings("ignore")
 def test_conventions(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
+def test_by_default_it_compares_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    features, labels, truth = made()
+    model = PartialLabelClassifier(budget=10).fit(features, labels)
+    assert model.method == "auto"
+    assert average_precision(model, features, truth) > 0.93
+    assert capsys.readouterr().err == ""
+    again = clone(model).fit(features, labels)
+    np.testing.assert_array_equal(again.predict_proba(features), model.predict_proba(features))
+    never = np.where(np.arange(3) == 1, 0, labels)
+    left_out = PartialLabelClassifier(budget=5).fit(features, never).predict_proba(features)
+    assert left_out.shape == (120, 3)
+    assert left_out[:, 1].max() < 1e-6
+
+
+def test_a_few_rows_are_not_searched() -> None:
+    features, _, truth = made(12)
+    settings = PartialLabelClassifier()._settings
+    model = PartialLabelClassifier().fit(features, truth)
+    assert model._method_for(LabelTable(["a"], ["x"], [[1]])) == "em"
+    assert settings("auto").method == "auto"
+    bce = PartialLabelClassifier("bce").fit(features, truth)
+    np.testing.assert_array_equal(model.predict_proba(features), bce.predict_proba(features))
+
+
 def test_it_learns_from_what_is_known() -> None:
     features, labels, truth = made()
-    model = PartialLabelClassifier().fit(features, labels)
+    model = PartialLabelClassifier("bce").fit(features, labels)
     assert model.predict_proba(features).shape == (120, 3)
     assert (model.predict(features) == (model.decision_function(features) >= 0)).all()
     assert model.score(features, truth) > 0.93
@@ -69,7 +93,7 @@ def test_it_is_logistic_regression_where_all_is_known() -> None:
     """With the same penalty: half the weight decay times the squared weights, per label."""
     features, _, truth = made(unknown=0)
     decay = 1e-2
-    ours = PartialLabelClassifier(weight_decay=decay, epochs=200).fit(features, truth)
+    ours = PartialLabelClassifier("bce", weight_decay=decay, epochs=200).fit(features, truth)
     for column in range(3):
         # the loss is a mean over all labels, three times as many as one class has
         theirs = LogisticRegression(C=1 / (decay * 3 * len(truth)), tol=1e-8, max_iter=1000)
@@ -87,7 +111,7 @@ def test_tables_and_positives_only() -> None:
     positives = np.where(truth == 1, 1, 0).astype(np.int8)
     table = LabelTable([str(n) for n in range(len(truth))], names, positives)
     with pytest.raises(InputError, match="Use method='em'"):
-        PartialLabelClassifier().fit(features, table)
+        PartialLabelClassifier("bce").fit(features, table)
     model = PartialLabelClassifier("em", options={"alpha": 0.1}).fit(features, table)
     assert model.classes_.tolist() == names
     assert average_precision(model, features, truth) > 0.9
@@ -109,7 +133,7 @@ def test_methods_of_several_kinds(method: str) -> None:
 
 def test_tools_of_scikit_learn() -> None:
     features, labels, truth = made()
-    pipeline = make_pipeline(StandardScaler(), PCA(4), PartialLabelClassifier())
+    pipeline = make_pipeline(StandardScaler(), PCA(4), PartialLabelClassifier("bce"))
     grid = {"partiallabelclassifier__weight_decay": [1e-3, 1e-1]}
     search = GridSearchCV(pipeline, grid, scoring=average_precision, cv=3)
     search.fit(features, labels)
@@ -119,9 +143,11 @@ def test_tools_of_scikit_learn() -> None:
         copy.predict_proba(features), search.best_estimator_.predict_proba(features)
     )
     for scorer in (micro_f1, macro_f1, make_scorer("exact_match")):
-        scores = cross_val_score(PartialLabelClassifier(), features, labels, scoring=scorer, cv=3)
+        scores = cross_val_score(
+            PartialLabelClassifier("bce"), features, labels, scoring=scorer, cv=3
+        )
         assert (scores > 0.4).all()
-    assert (cross_val_score(PartialLabelClassifier(), features, truth, cv=3) > 0.8).all()
+    assert (cross_val_score(PartialLabelClassifier("bce"), features, truth, cv=3) > 0.8).all()
 
 
 def test_pandas_and_set_output() -> None:
@@ -129,7 +155,7 @@ def test_pandas_and_set_output() -> None:
     features, labels, _ = made()
     frame = pandas.DataFrame(features, columns=list("vwxyz"))
     names = pandas.DataFrame(labels, columns=["cat", "dog", "cow"])
-    pipeline = make_pipeline(StandardScaler(), PartialLabelClassifier()).set_output(
+    pipeline = make_pipeline(StandardScaler(), PartialLabelClassifier("bce")).set_output(
         transform="pandas"
     )
     model = pipeline.fit(frame, names)[-1]
@@ -157,7 +183,10 @@ def test_bad_labels(labels: Any, message: str) -> None:
     [
         ({"method": "sr"}, "'sr' compares views"),
         ({"method": "bcee"}, "did you mean 'bce'"),
-        ({"options": {"alpha": 1}}, "there is no setting of this method 'alpha'"),
+        ({"method": "bce", "options": {"alpha": 1}}, "there is no setting of this method 'alpha'"),
+        ({"options": {"alpha": 1}}, "--set has no effect with --method auto"),
+        ({"weight_decay": 0.1}, "--weight-decay has no effect with --method auto"),
+        ({"budget": "vast"}, "budget"),
     ],
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:

@@ -56,10 +56,11 @@ TRAINING = Box(500, 175, 110, "training", "the one loop")
 RUN = Box(650, 175, 90, "run", "a folder", FILE)
 JUDGING = Box(780, 175, 190, "judging", "scores, completed labels")
 METRICS = Box(780, 100, 190, "metrics", "figures, calibration, guarantee")
-OUTPUT = Box(780, 250, 190, "output", "report, comparisons")
+OUTPUT = Box(780, 250, 90, "output", "report, bench")
+REVIEW = Box(880, 250, 90, "review", "the page")
 
 BOXES = [CLI, BASE, LABEL_FILES, IMAGE_FILES, LABELS, IMAGES, LEARNING, MODELS, TRAINING, RUN]
-BOXES += [JUDGING, METRICS, OUTPUT]
+BOXES += [JUDGING, METRICS, OUTPUT, REVIEW]
 ACROSS = [
     (LABEL_FILES, LABELS),
     (IMAGE_FILES, IMAGES),
@@ -70,7 +71,7 @@ ACROSS = [
     (TRAINING, RUN),
     (RUN, JUDGING),
 ]
-DOWN = [(METRICS, JUDGING), (JUDGING, OUTPUT)]
+DOWN = [(METRICS, JUDGING, 95), (JUDGING, OUTPUT, 45), (JUDGING, REVIEW, 145)]
 
 
 def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
@@ -84,15 +85,18 @@ def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
 
 def draw() -> str:
     """The whole picture."""
-    across = [arrow(one.right(), other.left()) for one, other in ACROSS]
-    down = [arrow((one.x + 95, one.y + one.height), (other.x + 95, other.y)) for one, other in DOWN]
+    lines = [arrow(one.right(), other.left()) for one, other in ACROSS]
+    down = [
+        arrow((one.x + place, one.y + one.height), (one.x + place, other.y))
+        for one, other, place in DOWN
+    ]
     down.append(arrow((MODELS.x + 65, MODELS.y), (LEARNING.x + 65, LEARNING.y + LEARNING.height)))
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}'>\n"
         "<defs><marker id='head' viewBox='0 0 8 8' refX='8' refY='4' markerWidth='8' "
         f"markerHeight='8' orient='auto'><path d='M0 0L8 4L0 8z' fill='{ARROW}'/></marker></defs>\n"
         f"<rect width='{WIDTH}' height='{HEIGHT}' rx='8' fill='white'/>\n"
-        f"{''.join(across + down)}{''.join(box.svg() for box in BOXES)}</svg>\n"
+        f"{''.join(lines + down)}{''.join(box.svg() for box in BOXES)}</svg>\n"
     )
 
 

@@ -22,7 +22,19 @@ if os.name != "posix":
 
 if TYPE_CHECKING:
     from partlabel import labels, metrics
-    from partlabel.api import bench, complete, embed, evaluate, load, predict, report, train
+    from partlabel.api import (
+        bench,
+        complete,
+        embed,
+        evaluate,
+        export,
+        fill,
+        load,
+        predict,
+        report,
+        suggest,
+        train,
+    )
     from partlabel.labels import (
         ABSENT,
         PRESENT,
@@ -49,6 +61,8 @@ __all__ = [
     "complete",
     "embed",
     "evaluate",
+    "export",
+    "fill",
     "formats",
     "heads",
     "inspection",
@@ -57,12 +71,14 @@ __all__ = [
     "losses",
     "methods",
     "metrics",
+    "plan",
     "predict",
     "read_labels",
     "report",
     "scenes",
     "similarity",
     "simulate",
+    "suggest",
     "train",
     "write_labels",
 ]
@@ -73,7 +89,20 @@ _ATTRIBUTES = {
     **dict.fromkeys(("ABSENT", "PRESENT", "UNKNOWN", "LabelTable"), "partlabel.labels"),
     **dict.fromkeys(("read_labels", "write_labels"), "partlabel.labels.formats"),
     **dict.fromkeys(
-        ("bench", "complete", "embed", "evaluate", "load", "predict", "report", "train"),
+        (
+            "bench",
+            "complete",
+            "embed",
+            "evaluate",
+            "export",
+            "fill",
+            "load",
+            "plan",
+            "predict",
+            "report",
+            "suggest",
+            "train",
+        ),
         "partlabel.api",
     ),
 }

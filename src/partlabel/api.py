@@ -12,7 +12,11 @@ from typing import Any, Literal, Unpack
 from partlabel.base.errors import InputError, PartlabelWarning, one_of
 from partlabel.images.folder import list_images
 from partlabel.judging import scoring
-from partlabel.judging.completion import Completion, complete_run
+from partlabel.judging.completion import Completion, check_precision, complete_run
+from partlabel.judging.completion.more_images import holds_images_of
+from partlabel.judging.completion.plan import Plan, make_plan
+from partlabel.judging.suggestion import Goal, Suggestions, Unit, suggest_run
+from partlabel.judging.suggestion.filling import FilledIn, fill_in
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadKeywords, ReadOptions, read_options, read_with
 from partlabel.labels.formats.boxes import read_boxes
@@ -21,6 +25,8 @@ from partlabel.metrics import Evaluation
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.models.features.vector_writing import check_target, write_vectors
 from partlabel.output.bench import Benchmark, read_spec, run_spec
+from partlabel.output.bench.own_labels import spec_for
+from partlabel.output.export import Exported, ExportOptions, export_run
 from partlabel.output.report import build_report
 from partlabel.training.arguments import make_settings
 from partlabel.training.embed import embed_images
@@ -29,7 +35,20 @@ from partlabel.training.run import Run, load
 from partlabel.training.settings import Execution
 from partlabel.training.train import train
 
-__all__ = ["bench", "complete", "embed", "evaluate", "load", "predict", "report", "train"]
+__all__ = [
+    "bench",
+    "complete",
+    "embed",
+    "evaluate",
+    "export",
+    "fill",
+    "load",
+    "plan",
+    "predict",
+    "report",
+    "suggest",
+    "train",
+]
 
 PathLike = str | os.PathLike[str]
 Labels = LabelTable | PathLike
@@ -190,8 +209,10 @@ def complete(
     run: Run | PathLike,
     *,
     min_precision: float = 0.95,
-    guarantee: Literal["class", "pooled"] | None = None,
+    guarantee: Literal["class", "pooled", "exact", "cross"] | None = None,
     images: PathLike | None = None,
+    only_labelled: bool = False,
+    despite_shift: bool = False,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
@@ -206,9 +227,15 @@ def complete(
         run: a finished run.
         min_precision: share of the labels filled in that must be correct.
         guarantee: the labels that it rests on: ``class`` for those of each class, ``pooled`` for
-            those of all classes together. By default per class, and pooled for classes with too
-            few labels.
-        images: the folder of the images; None for the run's own.
+            those of all classes together; by default per class, and pooled for classes with too
+            few labels. Or how it is tested: ``exact`` on labels that were reserved, ``cross`` on
+            all known labels, with scores of models that were not trained on their images; by
+            default exact if the run has reserved labels.
+        images: the folder of the images; None for the run's own. Images of it that the label file
+            does not mention are completed too. If it has none of the run's images, these are
+            looked for where the run remembers them.
+        only_labelled: leave out images that the label file does not mention.
+        despite_shift: complete these images even if they are unlike the images that tested.
         features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
@@ -217,12 +244,157 @@ def complete(
         The completed table and the evidence for it; ``save(path)`` writes both.
     """
     if guarantee is not None:
-        one_of("guarantee", guarantee, ("class", "pooled"))
-    opened = _open(run, images, cache, device, features, feature_ids)
-    done = complete_run(opened, min_precision, guarantee)
+        one_of("guarantee", guarantee, ("class", "pooled", "exact", "cross"))
+    opened, more = _open(run, None, cache, device, features, feature_ids), None
+    if opened.record.features is not None:
+        opened = _open(opened, images)
+    else:
+        if images is not None and holds_images_of(opened, Path(images)):
+            opened = _open(opened, images)
+        more = opened.images if images is None else Path(images)
+    basis = guarantee if guarantee in ("class", "pooled") else None
+    kind = guarantee if guarantee in ("exact", "cross") else None
+    done = complete_run(
+        opened,
+        min_precision,
+        basis,
+        kind,
+        None if only_labelled else more,
+        despite_shift=despite_shift,
+    )
     for note in done.notes:
         _warn(note)
     return done
+
+
+def plan(run: Run | PathLike, *, min_precision: float = 0.95) -> Plan:
+    """Draw images to label, so that :func:`complete` can give a guarantee after a new training.
+
+    Args:
+        run: a finished run.
+        min_precision: the precision that is to be guaranteed.
+
+    Returns:
+        The images; ``describe()`` says what to do, and ``save(path)`` writes the list.
+    """
+    check_precision(min_precision)
+    return make_plan(_open(run), min_precision)
+
+
+def export(
+    run: Run | PathLike,
+    out: PathLike,
+    to: str,
+    *,
+    min_precision: float = 0.95,
+    tested: bool = True,
+    resized: bool = False,
+    overwrite: bool = False,
+    images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> Exported:
+    """Write a run in the form of another tool: a model, tasks to label, a dataset.
+
+    Args:
+        run: a finished run.
+        out: the file or the new folder to write.
+        to: the form, one of ``partlabel.output.targets.TARGETS``, such as ``onnx``,
+            ``torch-export``, ``hub``, ``label-studio``, ``hf``, ``cleanlab``, or a label format.
+        min_precision: share of the decisions of a model, or of the labels filled in, that must be
+            right.
+        tested: whether decisions are tested on the reserved labels of the run. That needs its
+            images or features. Without the test there is no guarantee.
+        resized: for a model: images are given in the size of the run, and are not resized.
+        overwrite: replace files that exist. A folder must be new or empty.
+        images: the folder of the images; None for the run's own.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one. It is used for the
+            test; what is written does not depend on a device.
+
+    Returns:
+        The paths that were written, and notes about them.
+    """
+    opened = _open(run, images, cache, device, features, feature_ids)
+    options = ExportOptions(min_precision, tested, resized, overwrite)
+    return export_run(opened, Path(out), to, options)
+
+
+def suggest(
+    run: Run | PathLike,
+    budget: int,
+    *,
+    per: Unit = "cell",
+    goal: Goal = "map",
+    strategy: str = "information",
+    cost: float | None = None,
+    images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> Suggestions:
+    """Choose the labels that people should be asked for next.
+
+    Only labels of training images are asked for. Merge the answers into the labels, and train
+    again. Answers to questions drawn at random are not trained on: they test what the run that
+    asked them would fill in.
+
+    Args:
+        run: a finished run.
+        budget: number of questions: cells (an image and a class), or images.
+        per: ``cell``, or ``image`` for all unknown labels of whole images.
+        goal: what the answers are for. ``map``: a better classifier, where all classes count the
+            same. ``promises``: more present labels that can be filled in with a guarantee; some
+            questions are then drawn at random. ``errors``: known labels that may be wrong.
+        strategy: how questions are chosen: ``information``, ``random``, ``entropy``, ``margin`` or
+            ``most-likely-present``.
+        cost: seconds of work per question; None for 2 per cell and 10 per image.
+        images: the folder of the images; None for the run's own.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+
+    Returns:
+        The questions; ``save(path)`` writes them.
+    """
+    opened = _open(run, images, cache, device, features, feature_ids)
+    result = suggest_run(opened, budget, per=per, goal=goal, strategy=strategy, cost=cost)
+    for note in result.notes:
+        _warn(note)
+    return result
+
+
+def fill(
+    run: Run | PathLike,
+    answers: Labels,
+    *,
+    min_precision: float = 0.95,
+    images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> FilledIn:
+    """Fill in present labels where answers to questions drawn at random show that they are right.
+
+    Args:
+        run: the run that asked, see :func:`suggest` with ``goal="promises"``.
+        answers: the answers to its questions, as a table or a label file.
+        min_precision: share of the labels filled in that must be correct.
+        images: the folder of the images; None for the run's own.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+
+    Returns:
+        The labels of the run with the answers and the labels filled in, and what was shown.
+    """
+    opened = _open(run, images, cache, device, features, feature_ids)
+    return fill_in(opened, _read(answers, ReadOptions()), min_precision)
 
 
 def report(
@@ -273,7 +445,7 @@ def report(
 
 
 def bench(
-    spec: PathLike,
+    spec: PathLike | None,
     out: PathLike,
     *,
     jobs: int = 1,
@@ -283,22 +455,30 @@ def bench(
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
+    reading: ReadOptions | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> Benchmark:
     """Compare methods on the same labels, with the same tuning on validation labels.
 
     Args:
-        spec: a YAML file that says what to compare.
+        spec: a YAML file that says what to compare; None for methods that suit the labels.
         out: the folder of runs and results.
         jobs: trainings at a time; they share the cores.
         resume: continue; finished trainings are kept.
         labels, images: a label file and a folder of images, instead of those of the spec.
         features, feature_ids: features instead of images, as in :func:`train`.
         cache: folder of cached features.
+        reading: how to read the labels, see :class:`ReadOptions`; instead of what the spec states.
+        keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
     """
     folder = Path(out)
+    options = read_options(reading, dict(keywords))
     if folder.is_dir() and any(folder.iterdir()) and not resume:
         raise InputError(f"{folder}: is not empty; add --resume to go on, or name another")
-    compared = read_spec(Path(spec), labels, images, features, feature_ids)
+    if spec is None:
+        compared = spec_for(labels, images, features, feature_ids, options)
+    else:
+        compared = read_spec(Path(spec), labels, images, features, feature_ids, options)
     return run_spec(compared, folder, jobs, cache)
 
 

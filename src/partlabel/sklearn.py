@@ -11,15 +11,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from partlabel.base.choices import WHOLE_BATCH
 from partlabel.base.errors import InputError
 from partlabel.labels import LabelTable, ternary
-from partlabel.learning.methods import METHODS, WHOLE_BATCH
+from partlabel.learning.methods import METHODS
 from partlabel.metrics import Evaluation, evaluate
 from partlabel.models.features.embeddings import ArrayVectors
 from partlabel.training.arguments import make_settings
 from partlabel.training.embedded import for_features
-from partlabel.training.in_memory import fit_vectors
-from partlabel.training.settings import Settings
+from partlabel.training.in_memory import fit_vectors, search_vectors
+from partlabel.training.selection import has_both_kinds
+from partlabel.training.settings import AUTO, Settings
 
 try:
     from sklearn.base import BaseEstimator
@@ -40,22 +42,30 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
+_DECAY = 1e-3  # of a single method
+_NEVER = -20.0  # the logit of a class that is present in no training row
+_FEW = 20  # rows that are too few to compare methods on
+
 
 class PartialLabelClassifier(BaseEstimator):  # type: ignore[misc]
     """A multi-label classifier that learns from the labels that are known.
 
-    It trains one linear layer on the features, by any method of partlabel that needs one vector per
-    image. scikit-learn does not count it as a classifier, because its tools for classifiers refuse
-    NaN in ``y``.
+    It trains linear layers on the features, by any method of partlabel that needs one vector per
+    image. By default it tries several methods and combines the best. scikit-learn does not count it
+    as a classifier, because its tools for classifiers refuse NaN in ``y``.
 
     Args:
-        method: see ``partlabel methods``. ``bce`` ignores unknown labels and needs known absent
-            ones. Use ``em`` if only present labels are known.
+        method: see ``partlabel methods``. ``auto`` compares several by cross-fitting, which takes a
+            while, and sets all of what follows but ``budget``. With fewer than 20 rows it is ``em``
+            if only present labels are known, else ``bce``. ``bce`` ignores unknown labels and needs
+            known absent ones. Use ``em`` if only present labels are known.
         options: settings of the method, such as ``{"alpha": 0.1}``.
         optimizer: as in :func:`partlabel.train`; None for ``lbfgs`` if the method can use it, else
             ``adam``.
-        lr, weight_decay, epochs, batch: as in :func:`partlabel.train`; None for the defaults.
+        weight_decay: as in :func:`partlabel.train`; None for 1e-3.
+        lr, epochs, batch: as in :func:`partlabel.train`; None for the defaults.
         val: share of the rows to choose the best epoch on; with 0 the last epoch is kept.
+        budget: with ``auto``: ``small``, ``medium`` or ``large``, or a number of trainings.
         random_state: seed of every random choice.
 
     Attributes:
@@ -64,21 +74,22 @@ class PartialLabelClassifier(BaseEstimator):  # type: ignore[misc]
 
     >>> X = [[0.0], [0.2], [0.9], [1.0]]
     >>> y = [[1, 0], [1, float("nan")], [0, 1], [float("nan"), 1]]
-    >>> PartialLabelClassifier(weight_decay=0.01).fit(X, y).predict([[0.1], [0.8]]).tolist()
+    >>> PartialLabelClassifier("bce", weight_decay=0.01).fit(X, y).predict([[0.1], [0.8]]).tolist()
     [[1, 0], [0, 1]]
     """
 
     def __init__(
         self,
-        method: str = "bce",
+        method: str = AUTO,
         *,
         options: Mapping[str, Any] | None = None,
         optimizer: str | None = None,
         lr: float | None = None,
-        weight_decay: float = 1e-3,
+        weight_decay: float | None = None,
         epochs: int | None = None,
         batch: int | None = None,
         val: float = 0.0,
+        budget: str | int = "small",
         random_state: Any = 0,
     ) -> None:
         self.method = method
@@ -89,6 +100,7 @@ class PartialLabelClassifier(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch = batch
         self.val = val
+        self.budget = budget
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | LabelTable) -> "PartialLabelClassifier":  # noqa: N803
@@ -99,9 +111,10 @@ class PartialLabelClassifier(BaseEstimator):  # type: ignore[misc]
             y: 1 for present, 0 for absent, NaN for unknown; or a label table with one row per row
                 of ``X``. A sparse matrix is refused, since it stores absent and unknown alike.
         """
-        settings = self._settings()
+        self._settings(self.method)  # wrong ones are an error before anything else
         features = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
         table, self._is_flat = _as_table(y, len(features))
+        settings = self._settings(self._method_for(table))
         if self.method == "bce" and not table.counts().absent.any():
             raise InputError(
                 "y has no 0, so no label is known to be absent, and bce would learn that all are "
@@ -109,8 +122,18 @@ class PartialLabelClassifier(BaseEstimator):  # type: ignore[misc]
                 "unknown labels as NaN, if the others are meant to be absent"
             )
         self.classes_ = _class_names(y, table)
-        self.model_ = fit_vectors(ArrayVectors(features), features.shape[1], table, settings)
+        if settings.method == AUTO:
+            self.model_ = search_vectors(features, table, settings)  # without classes never present
+        else:
+            self.model_ = fit_vectors(ArrayVectors(features), features.shape[1], table, settings)
+        self._learned = table.classes.find(self.model_.classes)
         return self
+
+    def _method_for(self, table: LabelTable) -> str:
+        """The method; with too few rows to compare several, one that suits the labels."""
+        if self.method != AUTO or len(table) >= _FEW:
+            return self.method
+        return "bce" if has_both_kinds(table) else "em"
 
     def decision_function(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Logits [n, C]; a class is likelier present than absent above 0."""
@@ -118,7 +141,9 @@ class PartialLabelClassifier(BaseEstimator):  # type: ignore[misc]
         features = validate_data(self, X, dtype=np.float32, reset=False)
         vectors = torch.from_numpy(np.ascontiguousarray(features))[:, :, None, None]
         with torch.no_grad():
-            logits: Floats = self.model_(vectors).double().numpy()
+            learned = self.model_(vectors).double().numpy()
+        logits = np.full((len(features), len(self.classes_)), _NEVER)
+        logits[:, self._learned] = learned
         return logits[:, 0] if self._is_flat else logits
 
     def predict_proba(self, X: ArrayLike) -> Floats:  # noqa: N803
@@ -133,24 +158,41 @@ class PartialLabelClassifier(BaseEstimator):  # type: ignore[misc]
         """The mean average precision over classes, on known labels."""
         return average_precision(self, X, y)
 
-    def _settings(self) -> Settings:
-        """The settings of the training."""
-        kind = METHODS.get(self.method)
+    def _settings(self, method: str) -> Settings:
+        """The settings of the training by a method."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if method == AUTO:
+            return self._settings_of_auto(seed)
+        kind = METHODS.get(method)
         can_solve = kind is not None and kind.in_one_batch
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
         values = {
-            "method": self.method,
+            "method": method,
             "options": dict(self.options or {}),
             "optimizer": self.optimizer or (WHOLE_BATCH if can_solve else "adam"),
-            "weight_decay": self.weight_decay,
+            "weight_decay": _DECAY if self.weight_decay is None else self.weight_decay,
             "val": self.val,
-            "seed": int(seed),
+            "seed": seed,
             "lr": self.lr,
             "epochs": self.epochs,
             "batch": self.batch,
         }
         chosen = {name: value for name, value in values.items() if value is not None}
-        return make_settings(**for_features(chosen, given=True))
+        return make_settings(**for_features(chosen, has_features=True))
+
+    def _settings_of_auto(self, seed: int) -> Settings:
+        """The settings of a search; what it chooses itself is refused."""
+        values = {
+            "options": dict(self.options or {}),
+            "optimizer": self.optimizer,
+            "lr": self.lr,
+            "weight_decay": self.weight_decay,
+            "epochs": self.epochs,
+            "batch": self.batch,
+            "val": self.val,
+            "budget": self.budget,
+            "seed": seed,
+        }
+        return make_settings(**for_features({"method": AUTO, **values}, has_features=True))
 
     def __sklearn_tags__(self) -> Any:
         """That there may be several targets, and each has two values."""

@@ -3,11 +3,16 @@
 import difflib
 from collections.abc import Iterable
 
+from partlabel.base.wording import worded
+
 
 class PartlabelError(Exception):
     """An error with a message for the user: what is wrong, where, and how to fix it."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return worded(super().__str__())
 
 
 class InputError(PartlabelError, ValueError):
@@ -24,7 +29,7 @@ class FileError(InputError):
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         """Pickle as an InputError, which needs the message alone."""
-        return InputError, (str(self),)
+        return InputError, (self.args[0],)
 
 
 class JobError(PartlabelError, RuntimeError):
@@ -39,11 +44,14 @@ class StoppedError(JobError):
         self.exit_code = 128 + number
 
     def __reduce__(self) -> tuple[type, tuple[str, int]]:
-        return type(self), (str(self), self.exit_code - 128)
+        return type(self), (self.args[0], self.exit_code - 128)
 
 
 class PartlabelWarning(UserWarning):
     """A problem that the user should know about but that does not stop the job."""
+
+    def __str__(self) -> str:
+        return worded(super().__str__())
 
 
 def one_of(kind: str, name: str, options: Iterable[str]) -> str:

@@ -16,7 +16,19 @@ import typer
 
 from partlabel.base.errors import PartlabelError, PartlabelWarning, StoppedError
 from partlabel.base.interruption import STOPPING
-from partlabel.cli import caching, features, judging, labels, merging, training
+from partlabel.base.wording import words_of_commands
+from partlabel.cli import (
+    caching,
+    exporting,
+    features,
+    judging,
+    labels,
+    merging,
+    reporting,
+    reviewing,
+    suggesting,
+    training,
+)
 from partlabel.version import VERSION
 
 app = typer.Typer(
@@ -35,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 success, 1 the job failed, 2 the call is wrong."""
     from partlabel.base.terminal import complain
 
-    with warnings.catch_warnings():
+    with words_of_commands(), warnings.catch_warnings():
         warnings.simplefilter("always", PartlabelWarning)
         show_other = warnings.showwarning
 
@@ -111,6 +123,10 @@ merging.register(app)
 training.register(app)
 features.register(app)
 judging.register(app)
+suggesting.register(app)
+reporting.register(app)
+exporting.register(app)
+reviewing.register(app)
 caching.register(app)
 
 
@@ -119,7 +135,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder to write, new or empty.")] = Path("demo"),
 ) -> None:
     """Try all steps on generated images, in two minutes: merge, train, complete, report."""
-    from partlabel.cli.tour import run as tour
+    from partlabel.output.tour import run as tour
 
     tour(out)
 

@@ -5,8 +5,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from partlabel.base.choices import DEFAULT_BACKBONE
 from partlabel.base.errors import InputError, count
-from partlabel.training.settings import DEFAULT_BACKBONE
 
 
 def embed(

@@ -1,4 +1,4 @@
-"""Commands on runs: ``evaluate``, ``predict``, ``complete``, ``report``, ``bench``."""
+"""Commands that use runs: ``evaluate``, ``predict``, ``complete``."""
 
 import json
 import math
@@ -9,39 +9,30 @@ import typer
 
 from partlabel.base.errors import InputError, count
 from partlabel.cli.labels import ExcelSafe, check_excel_safe
-from partlabel.cli.options import FeatureIds, Features, Teachers
 from partlabel.cli.reading import reads_labels
+from partlabel.cli.run_options import (
+    Cache,
+    Device,
+    FeatureIds,
+    Features,
+    Images,
+    MinPrecision,
+    RunFolder,
+    Teachers,
+)
 
 if TYPE_CHECKING:
     from partlabel.labels.formats import ReadOptions
     from partlabel.metrics import Evaluation
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 To = Annotated[str, typer.Option("--to", help="Format to write.")]
-Images = Annotated[
-    Optional[Path],  # noqa: UP045  # typer reads the annotation
-    typer.Option("--images", help="Folder of the images. (default: the folder used in training)"),
-]
-Cache = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        help="Folder of cached features. (default: PARTLABEL_CACHE, or the user's cache folder)"
-    ),
-]
-Device = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(help="cpu, cuda, mps, or one of several GPUs, such as cuda:1. (default: auto)"),
-]
-MinPrecision = Annotated[
-    float, typer.Option(help="Share of the filled-in labels that must be correct.")
-]
 
 Reserved = Annotated[
     bool,
     typer.Option(
         "--reserved",
-        help="Measure on the run's reserved validation images, which nothing was chosen on. "
+        help="Measure on the run's reserved labels, which nothing was chosen on. "
         "Report this figure, but choose among runs by validation mAP.",
     ),
 ]
@@ -196,11 +187,40 @@ def complete(
         Optional[str],  # noqa: UP045
         typer.Option(
             help="The labels that a guarantee is tested on: class (those of each class) or pooled "
-            "(those of all classes together). (default: class, but pooled for classes with few "
-            "labels)"
+            "(those of all classes together). Or how: exact (on labels that were reserved) or "
+            "cross (on all known labels, by models that were not trained on their images). "
+            "(default: class, but pooled for classes with few labels; exact if labels are reserved)"
         ),
     ] = None,
-    images: Images = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Fill in nothing, but write which images to label so that a guarantee can be "
+            "given: a random sample.",
+        ),
+    ] = False,
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--images",
+            help="Folder of the images, or of further images to complete. Images that the label "
+            "file does not mention are completed too. (default: the folder used in training)",
+        ),
+    ] = None,
+    only_labelled: Annotated[
+        bool,
+        typer.Option(
+            "--only-labelled", help="Leave out images that the label file does not mention."
+        ),
+    ] = False,
+    despite_shift: Annotated[
+        bool,
+        typer.Option(
+            "--despite-shift",
+            help="Complete such images even if they are unlike the images that tested.",
+        ),
+    ] = False,
     features: Features = None,
     feature_ids: FeatureIds = None,
     to: To = "cells",
@@ -212,40 +232,47 @@ def complete(
     """Fill in the unknown labels of the run's own label file; known labels are never changed.
 
     Writes value, calibrated score and source (human or model) of each label. A label is filled in
-    only where reserved labels show, with a confidence of 95%, that enough labels like it are
-    correct; all other labels stay unknown. FILE.guarantees.csv has the evidence for each class, and
-    FILE.suspects.csv lists known labels that look wrong.
+    only where held-out labels show, with a confidence of 95%, that enough labels like it are
+    correct; all other labels stay unknown. FILE.guarantees.csv has the evidence for each class,
+    FILE.suspects.csv lists known labels that look wrong, and FILE.doubtful.csv unknown labels that
+    are worth asking for.
 
     Example: partlabel complete run -o completed.csv --min-precision 0.9
     """
     from partlabel import api
-    from partlabel.base.errors import one_of
     from partlabel.base.terminal import say
     from partlabel.judging.completion import files_of
-    from partlabel.labels.formats import FORMATS
     from partlabel.output.display import describe, show_completion
+    from partlabel.output.targets import check_labels_target
 
-    one_of("format", to, FORMATS)
+    check_labels_target(to)
     if str(out) == "-" or (out.exists() and not (out.is_file() or out.is_dir())):
         raise InputError(
-            f"{out}: complete writes three files next to each other; give the path of the first one"
+            f"{out}: complete writes four files next to each other; give the path of the first one"
         )
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out}: its folder does not exist")
-    for path in files_of(out):
+    for path in (out,) if plan else files_of(out):
         _check_free(path, overwrite)
+    if plan:
+        drawn = api.plan(run, min_precision=min_precision)
+        drawn.save(out, excel_safe=excel_safe)
+        say(f"wrote {out}: {drawn.describe()}")
+        return
     basis: Any = guarantee  # checked by api.complete
     completion = api.complete(
         run,
         min_precision=min_precision,
         guarantee=basis,
         images=images,
+        only_labelled=only_labelled,
+        despite_shift=despite_shift,
         features=features,
         feature_ids=feature_ids,
         cache=cache,
         device=device,
     )
-    _, _, suspects = completion.save(out, to, excel_safe=excel_safe)
+    _, _, suspects, _ = completion.save(out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(completion.table)}")
     show_completion(completion)
     if completion.suspects:
@@ -253,131 +280,6 @@ def complete(
         say(
             f"{suspects.name} lists {count(number, 'known label')} that may be wrong; the most "
             f"doubtful one is '{worst.name}' in {worst.image} (score {worst.score:.3f})"
-        )
-
-
-def report(
-    run: RunFolder,
-    truth: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            help="A label file with more of the true labels, to show how unknown labels were "
-            "predicted."
-        ),
-    ] = None,
-    baseline: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="RUN2", help="Another run on the same labels to compare with."),
-    ] = None,
-    boxes: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            help="A file of boxes (image,class,left,top,right,bottom), to show whether class maps "
-            "are highest on objects."
-        ),
-    ] = None,
-    min_precision: MinPrecision = 0.95,
-    landscape: Annotated[
-        bool,
-        typer.Option(
-            "--landscape",
-            help="Also draw the loss around the trained weights. This takes minutes if the "
-            "backbone was trained.",
-        ),
-    ] = False,
-    images: Images = None,
-    features: Features = None,
-    feature_ids: FeatureIds = None,
-    cache: Cache = None,
-    device: Device = None,
-    *,
-    reading: "ReadOptions",
-) -> None:
-    """Write RUN/report.html: curves, classes, scores and sample images in one file.
-
-    Example: partlabel report run --truth full.csv --baseline run-an --landscape
-    """
-    from partlabel import api
-    from partlabel.base.terminal import say
-
-    path = api.report(
-        run,
-        truth=truth,
-        baseline=baseline,
-        boxes=boxes,
-        min_precision=min_precision,
-        landscape=landscape,
-        images=images,
-        features=features,
-        feature_ids=feature_ids,
-        cache=cache,
-        device=device,
-        reading=reading,
-    )
-    say(f"wrote {path}")
-
-
-def bench(
-    spec: Annotated[
-        Path, typer.Argument(metavar="SPEC.yaml", help="The file that says what to compare.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and results.")],
-    jobs: Annotated[
-        int, typer.Option(help="Number of trainings at a time; they share the cores.", min=1)
-    ] = 1,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Continue in a folder with results; finished trainings are kept."
-        ),
-    ] = False,
-    labels: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            help="A label file, instead of the spec's. All labels must be known, unless the spec "
-            "hides none."
-        ),
-    ] = None,
-    images: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder of the images, instead of the spec's."),
-    ] = None,
-    features: Features = None,
-    feature_ids: FeatureIds = None,
-    cache: Cache = None,
-) -> None:
-    """Compare methods on the same labels, with the same tuning on validation labels.
-
-    Writes results.csv (one line per training), table.md and table.tex (mean and standard deviation
-    over seeds) and, with several proportions, curves.svg.
-
-    Example: partlabel bench compare.yaml -o compared --labels labels.csv --images photos/
-    """
-    from partlabel import api
-    from partlabel.base.errors import JobError
-    from partlabel.base.terminal import console, say
-    from partlabel.output.bench.sheets import on_terminal
-
-    benchmark = api.bench(
-        spec,
-        out,
-        jobs=jobs,
-        resume=resume,
-        labels=labels,
-        images=images,
-        features=features,
-        feature_ids=feature_ids,
-        cache=cache,
-    )
-    for sheet in benchmark.tables.sheets:
-        console().print(on_terminal(sheet))
-    for note in benchmark.tables.notes:
-        say(f"* {note}")
-    trainings = len(benchmark.results)
-    failed = sum("error" in result for result in benchmark.results)
-    if failed:
-        raise JobError(
-            f"{failed} of {count(trainings, 'training')} failed; the reasons are below the tables"
         )
 
 
@@ -389,5 +291,5 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (reads_labels(evaluate), predict, complete, reads_labels(report), bench):
+    for command in (reads_labels(evaluate), predict, complete):
         app.command()(cast("Any", command))

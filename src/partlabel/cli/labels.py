@@ -175,12 +175,12 @@ def simulate(
     from partlabel.output import display
 
     options = {"parts": parts, "full": full, "tags": tags}
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    simulation.check(strategy, proportion, holdout, per_image=per_image, **given)
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    simulation.check(strategy, proportion, holdout, per_image=per_image, **values)
     check_target(out, to, [labels], excel_safe)
     truth = read(labels, reading, quiet=as_json).table
     table = simulation.hide(
-        truth, strategy, proportion, seed, split, holdout, per_image=per_image, **given
+        truth, strategy, proportion, seed, split, holdout, per_image=per_image, **values
     )
     inverted = int((truth.dense() * table.dense() < 0).sum()) if "noisy" in strategy else 0
     if not formats.target_format(out, to).holds_origins and not len(truth.origins):
@@ -292,7 +292,10 @@ def check_excel_safe(out: Path, to: str | None, excel_safe: bool) -> None:
     """Raise an error if the format of a new file is unclear, or ``--excel-safe`` has no effect."""
     from partlabel.base.errors import FileError
     from partlabel.labels.formats import target_format
+    from partlabel.output.targets import check_labels_target
 
+    if to is not None:
+        check_labels_target(to)
     chosen = target_format(out, to)
     if excel_safe and not chosen.writes_text_table(out):
         raise FileError(

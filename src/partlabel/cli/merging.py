@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -63,6 +63,17 @@ Hierarchy = Annotated[
     ),
 ]
 
+Images = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--images",
+        metavar="DIR",
+        help="Folder of the images. If given, each image is called like its file, and rows of one "
+        "file become one row, however its name is spelled. (default: names stay as they are)",
+        show_default=False,
+    ),
+]
+
 
 def convert(
     labels: Annotated[Path, typer.Argument(metavar="IN", help=READ_HELP)],
@@ -71,6 +82,7 @@ def convert(
     rename: Rename = None,
     synonyms: Synonyms = None,
     hierarchy: Hierarchy = None,
+    images: Images = None,
     excel_safe: ExcelSafe = False,
     as_json: Json = False,
     *,
@@ -80,24 +92,27 @@ def convert(
 
     Example: partlabel convert instances.json labels.csv --unlisted unknown
     """
+    from partlabel.base.terminal import say
+    from partlabel.images.folder import ImageFiles
     from partlabel.labels import formats
     from partlabel.labels.hierarchy import imply, read_hierarchy
-    from partlabel.labels.label_space import (
-        check_renamed,
-        final_names,
-        read_synonyms,
-    )
-    from partlabel.labels.label_space import (
-        rename as rename_classes,
-    )
+    from partlabel.labels.image_names import name_like_files
+    from partlabel.labels.label_space import chained, check_renamed, read_synonyms
 
     check_target(out, to, [labels], excel_safe)
     new_names = _renames(rename)
     same = read_synonyms(synonyms) if synonyms is not None else {}
     tree = read_hierarchy(hierarchy) if hierarchy is not None else None
-    table = read(labels, reading, quiet=as_json).table
-    check_renamed(new_names, set(table.classes))
-    table = rename_classes(table, final_names(table, [new_names, same]))
+    files = ImageFiles(images) if images is not None else None
+    reading = replace(reading, rename=chained([new_names, same]))
+    content = read(labels, reading, quiet=as_json)
+    check_renamed(new_names, content.file_classes)
+    table = content.table
+    if files is not None:
+        matched = name_like_files(table, files)
+        table = matched.table
+        if not as_json:
+            say(f"files of images: {matched}")
     if tree is not None:
         implied = imply(table, tree)
         _report_implied(implied, quiet=as_json)
@@ -145,6 +160,7 @@ def merge(
     rename: Rename = None,
     synonyms: Synonyms = None,
     hierarchy: Hierarchy = None,
+    images: Images = None,
     excel_safe: ExcelSafe = False,
     as_json: Json = False,
     *,
@@ -164,10 +180,10 @@ def merge(
     plan = _plan(
         labels,
         conflict=conflict,
-        rename=_renames(rename),
         synonyms=synonyms,
         hierarchy=hierarchy,
-        **asdict(reading),
+        images=images,
+        **asdict(reading) | {"rename": _renames(rename)},
     )
     if corrections and conflict is not None:
         raise InputError("--corrections takes the later label; leave out --conflict")
@@ -233,12 +249,12 @@ def edit(
     report_written(out, table, lost, as_json, changed=changed, missing=missing)
 
 
-def _plan(labels: list[str], **given: Any) -> "MergePlan":
+def _plan(labels: list[str], **options: Any) -> "MergePlan":
     """The files to merge, from a YAML file or from the arguments; options replace the file's."""
     from partlabel.labels import CONFLICT_RULES
     from partlabel.labels.merge_plan import MergePlan, parse_file, read_plan
 
-    options = {name: value for name, value in given.items() if value}
+    options = {name: value for name, value in options.items() if value}
     if "conflict" in options:
         one_of("conflict rule", options["conflict"], CONFLICT_RULES)
     if len(labels) == 1 and Path(labels[0]).suffix.lower() in (".yaml", ".yml"):
@@ -269,6 +285,9 @@ def _report_merge(result: "MergedFiles", plan: "MergePlan", *, quiet: bool) -> N
     from partlabel.labels.merge import different_meanings
     from partlabel.output.display import merge_lines
 
+    for part in result.parts:
+        if not quiet and part.matched is not None:
+            say(f"{part.entry.path}: files of images: {part.matched}")
     if not quiet and result.corrected:
         for part, step in zip(result.parts[1:], result.corrected, strict=True):
             say(f"{part.entry.path}: {step}")

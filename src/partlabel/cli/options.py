@@ -11,32 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from partlabel.base.errors import InputError
-from partlabel.training.settings import panel_of
-
-Features = Annotated[
-    Optional[Path],  # noqa: UP045  # typer reads the annotation
-    typer.Option(
-        "--features",
-        help="A file with a vector per image, instead of images: .npy, .npz, .safetensors, "
-        ".parquet or .arrow.",
-    ),
-]
-FeatureIds = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        "--feature-ids",
-        help="A file with the id of each vector (one per line, or a CSV), if the ids are not in "
-        "the file of the features.",
-    ),
-]
-Teachers = Annotated[
-    Optional[list[Path]],  # noqa: UP045
-    typer.Option(
-        "--teacher",
-        help="A table with scores of another model (image, class, score or logit), used as "
-        "evidence and never as labels; may be repeated.",
-    ),
-]
+from partlabel.training.settings import default_text_of, panel_of
 
 FLAGS = {"options": "--set", "head_options": "--head-set"}  # that differ from the field's name
 
@@ -56,11 +31,11 @@ def parameters_of(model: type[BaseModel], skip: tuple[str, ...] = ()) -> list[in
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=False if field.annotation is bool else None,
+            default=None,
             annotation=Annotated[
                 _option_type(field.annotation),
                 typer.Option(
-                    option_of(name),
+                    *_flags(name, field),
                     help=_help(field),
                     rich_help_panel=panel_of(field),
                     show_default=False,
@@ -77,24 +52,29 @@ def values_of(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, An
     fields = {}
     for name, field in model.model_fields.items():
         value = values.get(name)
-        if value is None or value is False or value == []:
+        if value is None or value == []:
             continue
         is_dict = get_origin(field.annotation) is dict
         fields[name] = _pairs(option_of(name), value) if is_dict else value
     return fields
 
 
+def _flags(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """The option of a setting; one that is true or false can also be switched off."""
+    option = option_of(name)
+    is_flag = field.annotation is bool
+    return (f"{option}/--no-{option.removeprefix('--')}",) if is_flag else (option,)
+
+
 def _help(field: FieldInfo) -> str:
-    text, default = field.description or "", field.default
-    plain = default is None or default is False or default == {} or "(default:" in text
-    plain = plain or "(required" in text
-    return text if plain else f"{text} (default: {default})"
+    default = default_text_of(field)
+    return f"{field.description}" + ("" if default is None else f" (default: {default})")
 
 
 def _option_type(annotation: Any) -> Any:
     """The type of an option that may not be given."""
     if annotation is bool:
-        return bool
+        return Optional[bool]  # noqa: UP045
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         annotation = next(kind for kind in get_args(annotation) if kind is not type(None))

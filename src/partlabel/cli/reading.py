@@ -51,6 +51,11 @@ _PARAMETERS = {
         "--min-count",
         "Leave out classes that are present in fewer images than this.",
     ),
+    "ignore_case": _option(
+        Optional[bool],  # noqa: UP045
+        "--ignore-case",
+        "Classes whose names differ only in case are one class.",
+    ),
 }
 
 
@@ -82,7 +87,7 @@ def _options(values: dict[str, Any]) -> "ReadOptions":
     from partlabel.labels.formats import ReadOptions
     from partlabel.labels.formats.reading_options import split_names
 
-    given = {name: values.pop(name) for name in _PARAMETERS}
+    options = {name: values.pop(name) for name in _PARAMETERS}
     for name in ("ignore_columns", "only_classes"):
-        given[name] = tuple(part for text in given[name] or () for part in split_names(text))
-    return ReadOptions(**given)
+        options[name] = tuple(part for text in options[name] or () for part in split_names(text))
+    return ReadOptions(**options | {"ignore_case": bool(options["ignore_case"])})

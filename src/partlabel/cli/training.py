@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from partlabel.base.errors import InputError, count
-from partlabel.cli.options import FeatureIds, Features, Teachers, parameters_of, values_of
+from partlabel.cli.options import parameters_of, values_of
 from partlabel.cli.reading import reads_labels
+from partlabel.cli.run_options import FeatureIds, Features, Teachers
 from partlabel.training.settings import AUTO, Execution, Settings
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def train(
     """
     from partlabel.base.terminal import say
     from partlabel.training.train import train as train_run
+    from partlabel.training.unfreezing import describe
 
     settings = values_of(Settings, values) | values_of(Execution, values)
     settings |= _frozen_part(frozen, unfreeze)
@@ -106,6 +108,8 @@ def train(
     else:
         score = f"validation mAP {100 * record.best_val_mAP:.2f}"
         say(f"{out}: epoch {record.best_epoch} is kept, {score}")
+    if kept := describe(out):
+        say(f"  {kept}")
     if record.broken:
         say(f"  {count(len(record.broken), 'unreadable image')} left out")
 

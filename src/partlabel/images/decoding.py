@@ -27,6 +27,9 @@ MAX_PIXELS = 100_000_000
 # Pillow has a limit of its own, with a warning that does not name the file. Ours takes its place.
 Image.MAX_IMAGE_PIXELS = None
 
+DECODING = 2
+"""To be raised when the same file gives other pixels, so that cached features are not mixed."""
+
 _thread = threading.local()  # its path is the image that the thread opened last
 
 
@@ -89,10 +92,13 @@ def max_pixels() -> int:
 def shrink(image: Image.Image, size: int) -> Image.Image:
     """A much too large image, made smaller before other steps copy it.
 
-    A JPEG is decoded at a smaller size instead (``Image.draft``). What remains is at least four
-    times as large as needed, so that resizing it afterwards gives nearly the same pixels.
+    A JPEG is decoded at a smaller size instead, which saves most of the time. What remains is at
+    least four times as large as needed: resizing it afterwards gives nearly the pixels that the
+    whole image would give, with differences of at most a few of 255 levels.
     """
-    factor = min(image.size) // (4 * size)
+    enough = 4 * size
+    image.draft("RGB", (enough, enough))
+    factor = min(image.size) // enough
     if factor < 2 or image.mode not in ("L", "RGB", "RGBA", "CMYK", "YCbCr"):
         return image
     return image.reduce(factor)

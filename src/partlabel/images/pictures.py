@@ -32,7 +32,6 @@ def read_picture(path: Path, size: int, interpolation: str = "bicubic") -> Tenso
     """
     try:
         with named_warnings(), open_image(path) as image:
-            image.draft("RGB", (size, size))
             upright = ImageOps.exif_transpose(shrink(image, size))
             rgb = _to_rgb(upright).resize((size, size), _resampling(interpolation))
     except InputError:  # of a setting, not of this image

@@ -14,13 +14,15 @@ from typing import Any, ClassVar, Protocol
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from partlabel.base.choices import WHOLE_BATCH, Optimizer, Schedule
 from partlabel.base.errors import InputError
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
 from partlabel.models import Classifier
 
-WHOLE_BATCH = "lbfgs"  # the optimiser that takes all images as one batch
+PSEUDO_LABELS = "pseudo_labels"
+"""The figure that a method logs if it gave labels before an epoch: how many."""
 
 
 class Predict(Protocol):
@@ -62,8 +64,8 @@ class Stage:
 
     epochs: int
     lr: float | None = None
-    schedule: str | None = None
-    optimizer: str | None = None
+    schedule: Schedule | None = None
+    optimizer: Optimizer | None = None
     head_only: bool = False
     patience: int | None = None
     aside: bool = False

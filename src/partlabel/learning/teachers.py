@@ -195,10 +195,10 @@ class TeacherScores:
             rows = table.ids.find(teacher.ids)[teacher.rows]
             columns = table.classes.find(teacher.classes)[teacher.columns]
             kept = (rows >= 0) & (columns >= 0)
-            place = rows[kept], columns[kept]
+            cells = rows[kept], columns[kept]
             logits, ones = teacher.logits[kept], np.ones(int(kept.sum()))
-            self._logits.append(sparse.csr_array((logits, place), table.shape))
-            self._known.append(sparse.csr_array((ones, place), table.shape))
+            self._logits.append(sparse.csr_array((logits, cells), table.shape))
+            self._known.append(sparse.csr_array((ones, cells), table.shape))
 
     def read(self, rows: Rows) -> NDArray[np.float32]:
         """[b, 2, T, C] the logits, 0 where there is none, and 1 where there is one."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from partlabel.base.errors import InputError
 from partlabel.images.batches import Inputs
 from partlabel.images.pictures import Pictures
+from partlabel.metrics.calibration import Calibration
 from partlabel.models.backbones import Backbone
 from partlabel.models.prediction import collect_scores, iterate_logits
 
@@ -22,16 +23,37 @@ class Classifier(nn.Module):
         backbone: images or cached maps to feature maps [B, D, H, W].
         head: feature maps [B, D, H, W] to logits [B, C].
         classes: [C] names.
+
+    Attributes:
+        thresholds: [C] a class is predicted from this score of the network on, chosen on validation
+            labels; NaN for a class without such labels.
+        calibration: the line per class that turns logits into probabilities, fitted on validation
+            labels; None without such labels.
     """
 
     def __init__(self, backbone: Backbone, head: nn.Module, classes: Sequence[str]) -> None:
         super().__init__()
         self.backbone, self.head, self.classes = backbone, head, list(classes)
+        self.thresholds: NDArray[np.float64] = np.full(len(self.classes), np.nan)
+        self.calibration: Calibration | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Images [B, 3, S, S] (uint8), or cached maps (float), to logits [B, C]."""
+        """Images [B, 3, S, S] (uint8, 0 to 255), or cached maps (float), to logits [B, C]."""
+        if inputs.is_floating_point():
+            self._refuse_float_images(inputs)
         logits: Tensor = self.head(self.backbone(inputs))
         return logits
+
+    def _refuse_float_images(self, inputs: Tensor) -> None:
+        """Raise an error for images as floats, whose range nobody can know."""
+        if not isinstance(self.backbone, Backbone):
+            return
+        size = self.backbone.size
+        if self.backbone.frozen != "nothing" and tuple(inputs.shape[1:]) == (3, size, size):
+            raise InputError(
+                "images must be whole numbers from 0 to 255 (torch.uint8), as the model normalises "
+                "them itself; for images from 0 to 1 use (images * 255).round().to(torch.uint8)"
+            )
 
     @property
     def device(self) -> torch.device:
@@ -57,7 +79,10 @@ class Classifier(nn.Module):
     def predict(
         self, images: Iterable[str | Path], batch: int = 32, workers: int | None = None
     ) -> NDArray[np.float64]:
-        """Scores [n, C] from 0 to 1 of image files; an unreadable file is an error."""
+        """Scores [n, C] from 0 to 1 of image files; an unreadable file is an error.
+
+        They are calibrated probabilities if the model has a calibration.
+        """
         paths = [Path(image) for image in images]
         pictures = Pictures(
             [str(path) for path in paths],
@@ -76,4 +101,6 @@ class Classifier(nn.Module):
                 self, pictures, np.arange(len(paths)), batch, workers, on_inputs=refuse_broken
             )
         )
-        return scores if len(paths) else np.empty((0, len(self.classes)))
+        if not len(paths):
+            return np.empty((0, len(self.classes)))
+        return scores if self.calibration is None else self.calibration.probabilities(scores)

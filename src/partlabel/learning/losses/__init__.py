@@ -32,6 +32,7 @@ from partlabel.learning.losses.known import (
     partial_weight,
 )
 from partlabel.learning.losses.pairwise import lsep, ranknet, warp
+from partlabel.learning.losses.robust import generalized_robust, large_loss, tempered
 from partlabel.learning.losses.selective import selective, splc
 from partlabel.learning.losses.smoothness import (
     completed_labels,
@@ -56,10 +57,12 @@ __all__ = [
     "expected_positive",
     "feature_smoothness",
     "focal",
+    "generalized_robust",
     "known_positives",
     "label_smoothing",
     "label_smoothness",
     "lac",
+    "large_loss",
     "likeliest",
     "lsep",
     "negative_label_smoothing",
@@ -72,5 +75,6 @@ __all__ = [
     "soft_negative",
     "spatial_consistency",
     "splc",
+    "tempered",
     "warp",
 ]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from partlabel.base.errors import InputError, JobError, PartlabelWarning, count
 from partlabel.images.batches import Batch
-from partlabel.learning.method import Predict, Task
+from partlabel.learning.method import PSEUDO_LABELS, Predict, Task
 from partlabel.learning.pseudo_labels.state import PseudoLabels
 from partlabel.models import Classifier
 
@@ -117,7 +117,7 @@ class Curriculum(PseudoLabels):
             )
         cells = max(self.task.labels.shape[0] * self.task.labels.shape[1], 1)
         share = self.task.labels.known + int(self.given) / cells
-        return {"pseudo_labels": float(new_labels), "label_share": share}
+        return {PSEUDO_LABELS: float(new_labels), "label_share": share}
 
     def labels(self, batch: Batch) -> Tensor:
         """[B, C] the known labels of a batch, and pseudo-labels where they are unknown."""

@@ -3,11 +3,10 @@
 from partlabel.models.backbones.backbone import Backbone, Frozen
 from partlabel.models.backbones.joined import JoinedBackbone, join
 from partlabel.models.backbones.networks import default_size
-from partlabel.models.backbones.packaged import DEFAULT_BACKBONE, PACKAGED
+from partlabel.models.backbones.packaged import PACKAGED
 from partlabel.models.precision import Precision
 
 __all__ = [
-    "DEFAULT_BACKBONE",
     "PACKAGED",
     "Backbone",
     "Frozen",
@@ -24,6 +23,7 @@ def make_backbone(
     frozen: Frozen,
     size: int,
     reduce: int | None = None,
+    power: float = 1.0,
     *,
     blocks: int | None = None,
     precision: Precision = "32",
@@ -33,5 +33,5 @@ def make_backbone(
     The arguments are those of :class:`Backbone`.
     """
     if "+" in name:
-        return JoinedBackbone(name, weights, frozen, size, reduce, precision=precision)
-    return Backbone(name, weights, frozen, size, reduce, blocks=blocks, precision=precision)
+        return JoinedBackbone(name, weights, frozen, size, reduce, power, precision=precision)
+    return Backbone(name, weights, frozen, size, reduce, power, blocks=blocks, precision=precision)

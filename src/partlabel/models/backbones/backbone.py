@@ -35,6 +35,7 @@ class Backbone(nn.Module):
         size: S, width and height of the images in pixels.
         reduce: number of principal components to keep of the features; None to keep the features
             as they are. Only with ``frozen="all"``.
+        power: of the features, before they are reduced.
         blocks: with ``frozen="lower"``, number of last blocks to train, of a network whose blocks
             are equal; None for the default.
         precision: the precision of what is computed outside of the training steps.
@@ -57,6 +58,7 @@ class Backbone(nn.Module):
         frozen: Frozen,
         size: int,
         reduce: int | None = None,
+        power: float = 1.0,
         *,
         blocks: int | None = None,
         precision: Precision = "32",
@@ -85,7 +87,7 @@ class Backbone(nn.Module):
         self.channels, *self.grid = self._map_shape()
         self.reduction: nn.Module = nn.Identity()
         if reduce is not None:
-            self.reduction = Reduction(self.channels, reduce)
+            self.reduction = Reduction(self.channels, reduce, power)
             self.channels = reduce
         self.reduction.eval()
 

@@ -78,7 +78,7 @@ def to_map(features: Tensor, ending: Ending) -> Tensor:
         return features.permute(0, 3, 1, 2)
     tokens = features[:, ending.prefix :]
     side = isqrt(tokens.shape[1])
-    return tokens.transpose(1, 2).reshape(len(tokens), -1, side, side)
+    return tokens.transpose(1, 2).reshape(tokens.shape[0], -1, side, side)
 
 
 def _pool_places(network: Any, maps: Tensor, ending: Ending) -> Tensor:

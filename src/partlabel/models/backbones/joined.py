@@ -39,7 +39,7 @@ class JoinedBackbone(Backbone):
         name: names of timm networks with ``+`` between them.
         weights: as for :class:`Backbone`, for all networks; or one for each, with ``+`` between.
         frozen: ``"nothing"`` or ``"all"``.
-        size, reduce, precision: see :class:`Backbone`.
+        size, reduce, power, precision: see :class:`Backbone`.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class JoinedBackbone(Backbone):
         frozen: Frozen,
         size: int,
         reduce: int | None = None,
+        power: float = 1.0,
         *,
         precision: Precision = "32",
     ) -> None:
@@ -80,7 +81,7 @@ class JoinedBackbone(Backbone):
         self.grid = max(part.grid for part in self.parts)
         self.reduction: nn.Module = nn.Identity()
         if reduce is not None:
-            self.reduction = Reduction(self.channels, reduce)
+            self.reduction = Reduction(self.channels, reduce, power)
             self.channels = reduce
         self.reduction.eval()
 

@@ -11,8 +11,9 @@ import timm
 import torch
 from torch import nn
 
+from partlabel.base.choices import DEFAULT_BACKBONE
 from partlabel.base.errors import InputError, PartlabelWarning, count, some
-from partlabel.models.backbones.packaged import DEFAULT_BACKBONE, is_packaged, load_packaged
+from partlabel.models.backbones.packaged import is_packaged, load_packaged
 from partlabel.models.backbones.weight_files import load_weights
 
 DEFAULT_SIZE = 224
@@ -44,7 +45,7 @@ def native_size(name: str) -> int:
     return int(config_of(name).get("input_size", (3, DEFAULT_SIZE, DEFAULT_SIZE))[-1])
 
 
-def _size_argument(name: str, size: int) -> dict[str, Any]:
+def size_argument(name: str, size: int) -> dict[str, Any]:
     """The arguments that make a network for an image size."""
     return {"img_size": size} if config_of(name).get("fixed_input_size") else {}
 
@@ -57,7 +58,7 @@ def why_not(name: str, size: int) -> str | None:
     """
     try:
         with torch.device("meta"), torch.random.fork_rng(devices=[]), _quiet():
-            network = timm.create_model(name, num_classes=0, **_size_argument(name, size)).eval()
+            network = timm.create_model(name, num_classes=0, **size_argument(name, size)).eval()
             patch = _patch_size(network)
             if size % patch:
                 return f"the size must be a multiple of {patch}"
@@ -127,7 +128,7 @@ def create(name: str, weights: str, size: int) -> nn.Module:
     """
     check_name(name)
     check_size(name, size)
-    arguments: dict[str, Any] = {"num_classes": 0, **_size_argument(name, size)}
+    arguments: dict[str, Any] = {"num_classes": 0, **size_argument(name, size)}
     if weights == "imagenet" and is_packaged(name):
         whole = timm.create_model(name)
         load_packaged(whole, name)

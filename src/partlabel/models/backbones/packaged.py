@@ -9,9 +9,8 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
+from partlabel.base.choices import DEFAULT_BACKBONE
 from partlabel.base.errors import InputError
-
-DEFAULT_BACKBONE = "tf_efficientnet_lite0"
 
 
 @dataclass(frozen=True)

@@ -65,20 +65,25 @@ class GivenFeatures(Backbone):
     Args:
         features: D, numbers in a vector.
         reduce: number of principal components to keep of them; None to keep them as they are.
+        power: of the features, before they are reduced.
         precision: of what the head computes outside of the training steps.
     """
 
     anchor: Tensor
 
     def __init__(
-        self, features: int, reduce: int | None = None, precision: Precision = "32"
+        self,
+        features: int,
+        reduce: int | None = None,
+        power: float = 1.0,
+        precision: Precision = "32",
     ) -> None:
         nn.Module.__init__(self)
         self.name, self.frozen, self.size, self.precision = "none", "all", 0, precision
         self.lower, self.upper = nn.Identity(), nn.Identity()
         self._freeze()
         self.register_buffer("anchor", torch.empty(0), persistent=False)  # tells the device
-        self.reduction = nn.Identity() if reduce is None else Reduction(features, reduce)
+        self.reduction = nn.Identity() if reduce is None else Reduction(features, reduce, power)
         self.channels = features if reduce is None else reduce
         self.reduction.eval()
 

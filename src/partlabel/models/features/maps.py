@@ -14,6 +14,7 @@ from torch import Tensor
 from partlabel.base.errors import count
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Inputs, Rows, in_batches
+from partlabel.images.decoding import DECODING
 from partlabel.images.pictures import Pictures
 from partlabel.models import Backbone
 from partlabel.models.features.records import RecordSource, join_records
@@ -251,7 +252,7 @@ def cache_pixels(
         workers: processes that decode images; 0 to decode in this process, None to choose.
         progress: called with the number of images decoded so far and the number of missing ones.
     """
-    name = f"pixels-{pictures.size}"
+    name = f"pixels-{pictures.size}-{DECODING}"
     if pictures.interpolation != "bicubic":
         name += f"-{pictures.interpolation}"
     store = MapStore(cache / name, (3, pictures.size, pictures.size), np.uint8)
@@ -269,7 +270,7 @@ def cache_pixels(
 
 def _fingerprint(backbone: Backbone) -> str:
     """A hash of the frozen weights and of all else that determines the maps of an image."""
-    about = f"{backbone.size} {backbone.frozen}"
+    about = f"{backbone.size} {backbone.frozen} {DECODING}"
     if backbone.interpolation != "bicubic":
         about += f" {backbone.interpolation}"
     if backbone.precision != "32":

@@ -14,7 +14,8 @@ from safetensors.torch import save
 
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file, atomic_group
-from partlabel.models.features.vector_files import IDS_SUFFIX, SUFFIXES
+from partlabel.models.features.vector_files import IDS_SUFFIX
+from partlabel.models.features.vector_formats import SUFFIXES
 
 
 def check_target(path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -172,6 +173,12 @@ def visit(chromium: Any) -> Iterator[Callable[[Server], Any]]:
     assert problems == []
 
 
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
 def until(page: Any, expression: str, argument: Any = None) -> None:
     """Wait until an expression is true; the policy of the page forbids Playwright's own waiting."""
     for _ in range(300):
@@ -277,6 +284,8 @@ def test_a_heat_map_on_a_key(serve: Callable[..., Server], visit: Callable[[Serv
     page = visit(serve())
     page.uncheck("#random")
     page.keyboard.press("]")
+    # not the tiles of the class before: these are replaced, with what was pressed on them
+    until(page, "name => document.querySelector('h1').textContent === name", NAMES[1])
     page.wait_for_selector(".tile")
     page.keyboard.press("h")
     page.wait_for_selector(".tile.cursor img[src*=heat]", timeout=60_000)
@@ -316,7 +325,8 @@ def test_two_reviewers_in_two_browsers(
 def test_nothing_is_lost_or_doubled_when_the_server_is_killed(
     serve: Callable[..., Server], visit: Callable[[Server], Any]
 ) -> None:
-    server = serve()
+    # a port of its own: the usual one could be taken by another test while no server runs
+    server = serve("--port", str(free_port()))
     page = visit(server)
     confirmed = list[str]()
     page.on("response", lambda answer: confirmed.append(answer.request.post_data or "")

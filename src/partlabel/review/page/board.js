@@ -22,6 +22,7 @@ const remembered = new Map(); // the pages of each class and order, so that one 
 export class Board {
   constructor(main, { openPicture, refreshClasses }) {
     this.main = main;
+    this.name = state.className;
     this.refreshClasses = refreshClasses;
     this.tiles = new Tiles({ onOpen: (cell) => openPicture(cell.row) });
     this.openPicture = openPicture;
@@ -39,12 +40,9 @@ export class Board {
   }
 
   close() {
+    this.closed = true;
     this.stop();
     document.removeEventListener("learned", this.learned);
-  }
-
-  get name() {
-    return state.className;
   }
 
   get pages() {
@@ -93,7 +91,7 @@ export class Board {
       return;
     }
     const pages = this.pages;
-    if (pages.list.length) this.showPage(pages.at);
+    if (pages.list.length) this.showPage(Math.max(pages.at, 0)); // -1: it came after another class was opened
     else await this.next();
   }
 
@@ -139,10 +137,10 @@ export class Board {
       const board = await post("/api/board", request);
       this.until = board.until_learned;
       this.fits = board.fits;
-      if (!board.cells.length) return this.empty();
+      if (!board.cells.length) return this.closed ? undefined : this.empty();
       pages.seen.push(...board.cells.map((cell) => cell.row));
       pages.list.push({ cells: board.cells, cursor: 0 });
-      this.showPage(pages.list.length - 1);
+      if (!this.closed) this.showPage(pages.list.length - 1);
     } catch (error) {
       toast(error.message, "error");
     }
@@ -170,7 +168,7 @@ export class Board {
   showPage(at) {
     const pages = this.pages;
     const before = pages.list[pages.at];
-    if (before) before.cursor = this.tiles.cursor;
+    if (before?.cells === this.tiles.cells) before.cursor = this.tiles.cursor;
     pages.at = at;
     this.tiles.show(pages.list[at].cells, pages.list[at].cursor);
     this.note();

@@ -55,7 +55,7 @@ CONFIGURATIONS = [
     (f"{LITE0}+{LITE1}+{LITE2}", 224),
     (f"{LITE0}+{LITE1}+{LITE2}", 260),
 ]
-DECAYS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+DECAYS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 FIELDS = ["data", "backbone", "size", "proportion", "seed", "weight_decay", "mAP"]
 COSTS = ["backbone", "size", "cost"]
 ROUNDS = 3

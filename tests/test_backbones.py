@@ -256,6 +256,40 @@ def test_joined_networks_are_cached_apart(
     assert cached["mAP"] > 0
 
 
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_vit+test_resnet"])
+def test_mirrored_features_are_those_of_the_image_and_of_its_mirror_image(name: str) -> None:
+    torch.manual_seed(0)
+    plain = make_backbone(name, "none", "all", 64).eval()
+    mirrored = make_backbone(name, "none", "all", 64, mirror=True).eval()
+    mirrored.load_state_dict(plain.state_dict())
+    images = images_of(64)
+    maps = mirrored(images)
+    wanted = (plain(images) + plain(images.flip(-1)).flip(-1)) / 2
+    torch.testing.assert_close(maps, wanted)
+    torch.testing.assert_close(mirrored(images.flip(-1)), maps.flip(-1))
+    assert not torch.allclose(maps, plain(images), rtol=1e-2)
+
+
+def test_mirrored_features_are_trained_on_cached_and_predicted(scene: Path, tmp_path: Path) -> None:
+    common: dict[str, Any] = {
+        "weights": "none", "backbone": "test_resnet", "size": 64, "cache": tmp_path / "c",
+    }  # fmt: skip
+    run = partlabel.train(
+        scene / "labels.csv", scene / "images", tmp_path / "mirror", mirror=True, budget="2",
+        folds=2, **common,
+    )  # fmt: skip
+    assert run.classifier().backbone.mirror
+    partlabel.train(
+        scene / "labels.csv", scene / "images", tmp_path / "plain", method="bce", frozen="all",
+        head="weldon", epochs=1, **common,
+    )  # fmt: skip
+    assert len(list((tmp_path / "c").iterdir())) >= 2  # not the same records
+    with pytest.raises(InputError, match="--mirror has no effect without --frozen"):
+        make_settings(method="bce", mirror=True)
+    with pytest.raises(InputError, match="--mirror has no effect with --unfreeze"):
+        make_settings(mirror=True, frozen="lower")
+
+
 def test_bad_joins_are_refused() -> None:
     with pytest.raises(InputError, match="joined with itself"):
         make_backbone("test_vit+test_vit", "none", "all", 64)

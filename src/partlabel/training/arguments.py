@@ -191,6 +191,10 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "val": ("with --val-split", lambda values: values.get("val_split") is None),
     "patience": ("without images to validate on", lambda values: _validates(values)),
     "power": ("without --reduce", lambda values: values.get("reduce") is not None),
+    "mirror": (
+        "without --frozen, or with --features",
+        lambda values: values.get("frozen") == "all" and values.get("backbone") != NO_BACKBONE,
+    ),
     "reduce": ("without --frozen", lambda values: values.get("frozen") == "all"),
     "unfreeze_blocks": (
         "without --unfreeze last",

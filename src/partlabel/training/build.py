@@ -44,6 +44,7 @@ def build(
             settings.power,
             blocks=settings.unfreeze_blocks,
             precision=settings.precision,
+            mirror=settings.mirror,
         )
     with torch.random.fork_rng():  # the same head for the same features, however they are computed
         torch.manual_seed(key(settings.seed, "head"))

@@ -35,7 +35,9 @@ def embed_images(
     """
     if not images:
         raise InputError("there are no images to embed")
-    backbone = make_backbone(settings.backbone, settings.weights, "all", settings.size)
+    backbone = make_backbone(
+        settings.backbone, settings.weights, "all", settings.size, mirror=settings.mirror
+    )
     model = Classifier(backbone, Linear(backbone.channels, 1), ["any"])
     model.to(find_device(execution.device))
     table = LabelTable(list(images), model.classes, np.zeros((len(images), 1), dtype=np.int8))

@@ -150,6 +150,12 @@ class Settings(BaseModel):
         gt=0,
         le=1,
     )
+    mirror: bool = _setting(
+        False,
+        "Network",
+        "With --frozen or --method auto: average features over an image and its mirror image. Takes "
+        "twice the time per image, and is often a little better.",
+    )
     view_bank: int | None = _setting(
         None,
         "Network",

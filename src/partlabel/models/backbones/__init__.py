@@ -27,11 +27,16 @@ def make_backbone(
     *,
     blocks: int | None = None,
     precision: Precision = "32",
+    mirror: bool = False,
 ) -> Backbone:
     """A backbone of one network, or of several with ``+`` between their names.
 
     The arguments are those of :class:`Backbone`.
     """
     if "+" in name:
-        return JoinedBackbone(name, weights, frozen, size, reduce, power, precision=precision)
-    return Backbone(name, weights, frozen, size, reduce, power, blocks=blocks, precision=precision)
+        return JoinedBackbone(
+            name, weights, frozen, size, reduce, power, precision=precision, mirror=mirror
+        )
+    return Backbone(
+        name, weights, frozen, size, reduce, power, blocks=blocks, precision=precision, mirror=mirror
+    )

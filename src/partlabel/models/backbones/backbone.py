@@ -39,6 +39,8 @@ class Backbone(nn.Module):
         blocks: with ``frozen="lower"``, number of last blocks to train, of a network whose blocks
             are equal; None for the default.
         precision: the precision of what is computed outside of the training steps.
+        mirror: whether features are means over an image and its mirror image. Only with
+            ``frozen="all"``.
 
     Attributes:
         name: of the network.
@@ -62,6 +64,7 @@ class Backbone(nn.Module):
         *,
         blocks: int | None = None,
         precision: Precision = "32",
+        mirror: bool = False,
     ) -> None:
         super().__init__()
         network = create(name, weights, size)
@@ -69,7 +72,7 @@ class Backbone(nn.Module):
         self.register_buffer("mean", torch.tensor(config["mean"]).view(1, 3, 1, 1) * 255, False)
         self.register_buffer("std", torch.tensor(config["std"]).view(1, 3, 1, 1) * 255, False)
         self.name, self.frozen, self.size, self.precision = name, frozen, size, precision
-        self.interpolation = str(config["interpolation"])
+        self.interpolation, self.mirror = str(config["interpolation"]), mirror
         ending = find_ending(name, network, size)
         self.pooling = ending.pooling
         if ending.is_plain:
@@ -132,8 +135,13 @@ class Backbone(nn.Module):
         """
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen == "nothing"):
             normalised = (images - self.mean) / self.std
-            maps: Tensor = self.lower(normalised.contiguous(memory_format=torch.channels_last))
-            return maps
+            if not self.mirror:
+                return self._lower(normalised)
+            return (self._lower(normalised) + self._lower(normalised.flip(-1)).flip(-1)) / 2
+
+    def _lower(self, normalised: Tensor) -> Tensor:
+        maps: Tensor = self.lower(normalised.contiguous(memory_format=torch.channels_last))
+        return maps
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Feature maps [B, D, H, W].

@@ -39,7 +39,7 @@ class JoinedBackbone(Backbone):
         name: names of timm networks with ``+`` between them.
         weights: as for :class:`Backbone`, for all networks; or one for each, with ``+`` between.
         frozen: ``"nothing"`` or ``"all"``.
-        size, reduce, power, precision: see :class:`Backbone`.
+        size, reduce, power, precision, mirror: see :class:`Backbone`.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class JoinedBackbone(Backbone):
         power: float = 1.0,
         *,
         precision: Precision = "32",
+        mirror: bool = False,
     ) -> None:
         nn.Module.__init__(self)
         names = name.split("+")
@@ -70,9 +71,11 @@ class JoinedBackbone(Backbone):
             )
         pairs = zip(names, sources, strict=True)
         self.networks = nn.ModuleList(
-            Backbone(part, source, frozen, size, precision=precision) for part, source in pairs
+            Backbone(part, source, frozen, size, precision=precision, mirror=mirror)
+            for part, source in pairs
         )
         self.name, self.frozen, self.size, self.precision = name, frozen, size, precision
+        self.mirror = mirror
         self.interpolation = self.parts[0].interpolation
         for part in self.parts:
             part.interpolation = self.interpolation

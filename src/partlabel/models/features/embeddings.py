@@ -80,6 +80,7 @@ class GivenFeatures(Backbone):
     ) -> None:
         nn.Module.__init__(self)
         self.name, self.frozen, self.size, self.precision = "none", "all", 0, precision
+        self.mirror = False
         self.lower, self.upper = nn.Identity(), nn.Identity()
         self._freeze()
         self.register_buffer("anchor", torch.empty(0), persistent=False)  # tells the device

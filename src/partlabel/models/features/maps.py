@@ -275,6 +275,8 @@ def _fingerprint(backbone: Backbone) -> str:
         about += f" {backbone.interpolation}"
     if backbone.precision != "32":
         about += f" {backbone.precision}"
+    if backbone.mirror:
+        about += " mirror"
     digest = hashlib.blake2b(about.encode(), digest_size=8)
     for name, value in sorted(backbone.lower.state_dict().items()):
         digest.update(name.encode())

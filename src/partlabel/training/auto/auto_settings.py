@@ -7,7 +7,7 @@ from partlabel.base.errors import InputError
 from partlabel.training.settings import AUTO, Panel, Settings, panel_of
 
 _OWN = ("method", "budget", "folds", "single", "seed")
-_NETWORK = ("backbone", "weights", "frozen", "size", "precision")
+_NETWORK = ("backbone", "weights", "frozen", "size", "mirror", "precision")
 
 SUMMARY = "Tries several of the methods below on frozen features, and combines the best."
 DESCRIPTION = """Tries several methods on the features of a frozen backbone, and combines the best.
@@ -47,6 +47,8 @@ def check_auto(arguments: Mapping[str, Any]) -> dict[str, Any]:
         frozen = "all"
     elif frozen is False:
         frozen = "nothing"
+    if "mirror" in values and frozen != "all":
+        raise InputError("--mirror has no effect with --unfreeze, which trains the backbone")
     if "val" in values and "val_split" in values:
         raise InputError("--val has no effect with --val-split")
     if isinstance(values.get("budget"), int):  # a number in a YAML file

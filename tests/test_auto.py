@@ -215,6 +215,40 @@ def test_a_model_that_others_only_harm_stays_alone() -> None:
     assert weights.tolist() == [1, 0]
 
 
+def test_held_out_logits_of_folds_with_other_weights_can_be_compared() -> None:
+    """Two models of equal worth: which one has more weight differs by fold."""
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random((400, 6)) < 0.3, 1, -1)
+    noisy = [truth + rng.normal(size=truth.shape) for _ in range(2)]
+    models = [noisy[0].astype(np.float32), (20 * noisy[1] - 100).astype(np.float32)]
+    folds = rng.integers(0, 5, len(truth))
+
+    def criterion(logits: Any, rows: Any = None) -> NDArray[np.float64]:
+        labels = truth if rows is None else truth[rows]
+        return np.asarray(partlabel.metrics.evaluate(logits, labels).per_class["AP"])
+
+    total = np.sum(models, axis=0)
+    for most in (1, 2):
+        held_out = greedy.without_own_labels(models, total, folds, criterion, most)
+        best = max(greedy.mean_of(criterion(model)) for model in models)
+        assert greedy.mean_of(criterion(held_out)) > best - 0.02
+        np.testing.assert_allclose(held_out.mean(axis=0), total.mean(axis=0), rtol=0.02)
+        np.testing.assert_allclose(held_out.std(axis=0), total.std(axis=0), rtol=0.1)
+
+
+def test_labels_of_a_fold_do_not_choose_its_weights() -> None:
+    truth, models = noisy_models(2, 3)
+    folds = np.arange(len(truth)) % 3
+    changed = np.where((folds == 1)[:, None], 1 - truth, truth)
+    total = np.sum(models, axis=0)
+    one, other = (
+        greedy.without_own_labels(models, total, folds, criterion_for(labels), 3)
+        for labels in (truth, changed)
+    )
+    assert np.array_equal(one[folds == 1], other[folds == 1])
+    assert not np.array_equal(one[folds == 0], other[folds == 0])
+
+
 def test_an_ensemble_is_the_weighted_sum_of_its_members() -> None:
     torch.manual_seed(0)
     maps, linear = torch.randn(3, 8, 4, 4), [Linear(8, 5), Linear(8, 5)]

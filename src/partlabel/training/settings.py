@@ -153,8 +153,8 @@ class Settings(BaseModel):
     mirror: bool = _setting(
         False,
         "Network",
-        "With --frozen or --method auto: average features over an image and its mirror image. Takes "
-        "twice the time per image, and is often a little better.",
+        "With --frozen or --method auto: average features over an image and its mirror image. "
+        "Takes twice the time per image, and is often a little better.",
     )
     view_bank: int | None = _setting(
         None,

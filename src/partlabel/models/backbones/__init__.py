@@ -38,5 +38,13 @@ def make_backbone(
             name, weights, frozen, size, reduce, power, precision=precision, mirror=mirror
         )
     return Backbone(
-        name, weights, frozen, size, reduce, power, blocks=blocks, precision=precision, mirror=mirror
+        name,
+        weights,
+        frozen,
+        size,
+        reduce,
+        power,
+        blocks=blocks,
+        precision=precision,
+        mirror=mirror,
     )

@@ -4,7 +4,6 @@ import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,8 @@ from partlabel.models import Classifier
 from partlabel.models.prediction import InputSource
 from partlabel.training.auto.comparison import Comparison
 from partlabel.training.auto.criterion import Criterion, fairly_known, mean
-from partlabel.training.auto.folds import Folds, make_folds
-from partlabel.training.auto.greedy import Logits, choose_weights, spread
+from partlabel.training.auto.folds import make_folds
+from partlabel.training.auto.greedy import Logits, choose_weights, spread, without_own_labels
 from partlabel.training.auto.leaderboard import (
     Line,
     as_text,
@@ -170,33 +169,10 @@ def _choose(
     total = np.sum([weights[n] * scale / spreads[n] * logits[n] for n in used], axis=0)
     _describe_choice(comparison, finished, len(members), total)
     if comparison.folds is not None:
-        total = _without_own_labels(comparison, logits, most, scale)
-    return members, trials, total
-
-
-def _without_own_labels(
-    comparison: Comparison, logits: Sequence[Logits], most: int, scale: float
-) -> Logits:
-    """Held-out logits, of which those of a fold are weighted by the labels of other folds alone.
-
-    So no label has an influence on the logits of its own image, and known labels can test them.
-    """
-    assert comparison.folds is not None
-    seed = comparison.laboratory.settings.seed
-    total = np.empty_like(logits[0])
-    for fold in range(comparison.parts):
-        held, others = (np.flatnonzero(part) for part in _two_parts(comparison.folds, fold))
-        parts = [part[others] for part in logits]
-        weights = choose_weights(parts, partial(comparison.criterion, rows=others), most, seed)
-        factors = weights * scale / np.array([spread(part) for part in parts])
-        total[held] = np.sum(
-            [factors[n] * logits[n][held] for n in np.flatnonzero(weights).tolist()], axis=0
+        total = without_own_labels(
+            logits, total, comparison.folds, comparison.criterion, most, settings.seed
         )
-    return total
-
-
-def _two_parts(folds: Folds, fold: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    return folds == fold, folds != fold
+    return members, trials, total
 
 
 def _varied(comparison: Comparison, finished: Sequence[Candidate]) -> list[Candidate]:

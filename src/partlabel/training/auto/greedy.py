@@ -78,6 +78,49 @@ def add_models(
     return picks or [0]
 
 
+def without_own_labels(
+    logits: Sequence[Logits],
+    total: Logits,
+    folds: NDArray[np.int64],
+    criterion: Criterion,
+    most: int,
+    seed: int = 0,
+) -> Logits:
+    """Held-out logits, of which those of a fold are weighted by the labels of other folds alone.
+
+    So no label has an influence on the logits of its own image, and known labels can test them.
+    Models differ in the mean and spread of their logits, and folds in the weights of the models.
+    The logits of all folds are therefore brought to the mean and spread that ``total`` has in each
+    class. These are the same for all folds, and the labels of single images hardly change them.
+
+    Args:
+        logits: [n, C] of each model, for images that it was not trained on.
+        total: [n, C] of the ensemble that all labels choose.
+        folds: [n] of each image.
+        criterion, most, seed: as for :func:`choose_weights`.
+    """
+    held_out = np.empty_like(total)
+    for fold in np.unique(folds):
+        held, others = folds == fold, np.flatnonzero(folds != fold)
+        parts = [part[others] for part in logits]
+        weights = choose_weights(parts, _on(criterion, others), most, seed)
+        factors = weights / np.array([spread(part) for part in parts])
+        ensemble = np.sum(
+            [factors[n] * logits[n] for n in np.flatnonzero(weights).tolist()], axis=0
+        )
+        held_out[held] = like(ensemble, total)[held]
+    return held_out
+
+
+def _on(criterion: Criterion, images: Rows) -> Criterion:
+    """The criterion on some of the images; rows are then positions among these."""
+
+    def on_images(logits: Logits, rows: Rows | None = None) -> NDArray[np.float64]:
+        return criterion(logits, images if rows is None else images[rows])
+
+    return on_images
+
+
 def mean_of(figures: NDArray[np.float64]) -> float:
     """The mean over what has a figure; minus infinity if nothing has."""
     known = figures[~np.isnan(figures)]
@@ -87,3 +130,14 @@ def mean_of(figures: NDArray[np.float64]) -> float:
 def spread(logits: Logits) -> float:
     """The standard deviation of logits, 1 if they are all equal."""
     return float(logits.std()) or 1.0
+
+
+def like(logits: Logits, others: Logits) -> Logits:
+    """Logits [n, C] that have, in each class, the mean and standard deviation of others.
+
+    >>> like(np.array([[0.0], [2.0]]), np.array([[5.0], [9.0]])).tolist()
+    [[5.0], [9.0]]
+    """
+    deviation = logits.std(axis=0)
+    scale = others.std(axis=0) / np.where(deviation > 0, deviation, 1.0)
+    return np.asarray((logits - logits.mean(axis=0)) * scale + others.mean(axis=0))

@@ -18,11 +18,11 @@ from PIL import Image
 from scipy import sparse
 
 from partlabel import LabelTable
-from partlabel.review.learner import Features
-from partlabel.review.opinions import Opinions
-from partlabel.review.session import ReviewOptions, Session
-from partlabel.review.verdict_journal import Journal
-from partlabel.review.web import guarded, make_app
+from partlabel.output.review.learner import Features
+from partlabel.output.review.opinions import Opinions
+from partlabel.output.review.session import ReviewOptions, Session
+from partlabel.output.review.verdict_journal import Journal
+from partlabel.output.review.web import guarded, make_app
 
 IMAGES, CLASSES, KNOWN, SIZE = 100_000, 200, 0.05, 320
 HEADERS = {"x-partlabel": "review"}

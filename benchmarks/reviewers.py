@@ -19,7 +19,7 @@ from scipy.stats import beta
 
 from benchmarks.report import machine
 from partlabel.metrics.anytime import ERROR, Sampled, least_precision
-from partlabel.review.audit import SMALL
+from partlabel.output.review.audit import SMALL
 
 
 class World(NamedTuple):

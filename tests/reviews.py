@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from partlabel.labels import LabelTable
-from partlabel.review.desk import Desk
-from partlabel.review.learner import Features
-from partlabel.review.opinions import Opinions, scale_of
-from partlabel.review.session import ReviewOptions, Session
-from partlabel.review.verdict_journal import Journal
+from partlabel.output.review.desk import Desk
+from partlabel.output.review.learner import Features
+from partlabel.output.review.opinions import Opinions, scale_of
+from partlabel.output.review.session import ReviewOptions, Session
+from partlabel.output.review.verdict_journal import Journal
 
 CLASSES = ["red", "green", "<b>bold</b> & co"]
 

@@ -24,7 +24,6 @@ ROOMS = [
     "training",
     "judging",
     "output",
-    "review",
     "cli",
 ]
 API = "api"  # a file beside the rooms: uses all but the last, which uses it

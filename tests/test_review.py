@@ -13,17 +13,17 @@ import pytest
 from partlabel import LabelTable, read_labels
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
 from partlabel.labels import CHOSEN, MODEL, RANDOM
-from partlabel.review.audit import Audit, Plan
-from partlabel.review.background import Background
-from partlabel.review.desk import Desk
-from partlabel.review.learner import fit
-from partlabel.review.opinions import load_opinions, save_opinions
-from partlabel.review.orders import ORDERS
-from partlabel.review.review_export import reviewed_table, write_review
-from partlabel.review.review_labels import UnknownNameError
-from partlabel.review.review_progress import class_progress, speeds
-from partlabel.review.verdict_journal import Journal
-from partlabel.review.verdicts import Act, Asked, Value, Verdict
+from partlabel.output.review.audit import Audit, Plan
+from partlabel.output.review.background import Background
+from partlabel.output.review.desk import Desk
+from partlabel.output.review.learner import fit
+from partlabel.output.review.opinions import load_opinions, save_opinions
+from partlabel.output.review.orders import ORDERS
+from partlabel.output.review.review_export import reviewed_table, write_review
+from partlabel.output.review.review_labels import UnknownNameError
+from partlabel.output.review.review_progress import class_progress, speeds
+from partlabel.output.review.verdict_journal import Journal
+from partlabel.output.review.verdicts import Act, Asked, Value, Verdict
 from reviews import CLASSES, make_desk, make_opinions
 
 

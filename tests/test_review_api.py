@@ -23,9 +23,9 @@ from schemathesis.checks import not_a_server_error
 from partlabel import LabelTable
 from partlabel.cli import main
 from partlabel.labels.formats import FORMATS
-from partlabel.review.guard import MOST_BYTES
-from partlabel.review.session import Session
-from partlabel.review.web import guarded, make_app, page_files
+from partlabel.output.review.guard import MOST_BYTES
+from partlabel.output.review.session import Session
+from partlabel.output.review.web import guarded, make_app, page_files
 from reviews import CLASSES, make_opinions, make_session
 
 HOST = "127.0.0.1:8765"
@@ -342,7 +342,7 @@ def test_the_server_answers_before_torch_is_imported(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from fastapi.testclient import TestClient;"
         "sys.path.insert(0, sys.argv[2]);"
         "from reviews import make_opinions, make_session;"
-        "from partlabel.review.web import make_app; import partlabel.review.serve;"
+        "from partlabel.output.review.web import make_app; import partlabel.output.review.serve;"
         "folder = Path(sys.argv[1]);"
         "session = make_session(folder, make_opinions(folder / 'data'));"
         "client = TestClient(make_app(session, 'Ada'));"

@@ -21,9 +21,9 @@ import pytest
 
 from partlabel import LabelTable, read_labels, train, write_labels
 from partlabel.base.errors import InputError
-from partlabel.review.session import ReviewOptions, open_session, review_folder
-from partlabel.review.verdicts import Value
-from partlabel.review.web import page_files
+from partlabel.output.review.session import ReviewOptions, open_session, review_folder
+from partlabel.output.review.verdicts import Value
+from partlabel.output.review.web import page_files
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None

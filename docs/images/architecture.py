@@ -56,11 +56,10 @@ TRAINING = Box(500, 175, 110, "training", "the one loop")
 RUN = Box(650, 175, 90, "run", "a folder", FILE)
 JUDGING = Box(780, 175, 190, "judging", "scores, completed labels")
 METRICS = Box(780, 100, 190, "metrics", "figures, calibration, guarantee")
-OUTPUT = Box(780, 250, 90, "output", "report, bench")
-REVIEW = Box(880, 250, 90, "review", "the page")
+OUTPUT = Box(780, 250, 190, "output", "report, review page, export")
 
 BOXES = [CLI, BASE, LABEL_FILES, IMAGE_FILES, LABELS, IMAGES, LEARNING, MODELS, TRAINING, RUN]
-BOXES += [JUDGING, METRICS, OUTPUT, REVIEW]
+BOXES += [JUDGING, METRICS, OUTPUT]
 ACROSS = [
     (LABEL_FILES, LABELS),
     (IMAGE_FILES, IMAGES),
@@ -71,7 +70,7 @@ ACROSS = [
     (TRAINING, RUN),
     (RUN, JUDGING),
 ]
-DOWN = [(METRICS, JUDGING, 95), (JUDGING, OUTPUT, 45), (JUDGING, REVIEW, 145)]
+DOWN = [(METRICS, JUDGING), (JUDGING, OUTPUT)]
 
 
 def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
@@ -86,10 +85,7 @@ def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
 def draw() -> str:
     """The whole picture."""
     lines = [arrow(one.right(), other.left()) for one, other in ACROSS]
-    down = [
-        arrow((one.x + place, one.y + one.height), (one.x + place, other.y))
-        for one, other, place in DOWN
-    ]
+    down = [arrow((one.x + 95, one.y + one.height), (one.x + 95, other.y)) for one, other in DOWN]
     down.append(arrow((MODELS.x + 65, MODELS.y), (LEARNING.x + 65, LEARNING.y + LEARNING.height)))
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}'>\n"

@@ -92,9 +92,9 @@ def review(
     """
     from partlabel.base.terminal import say
     from partlabel.labels.formats import ReadOptions, read_with
-    from partlabel.review.serve import export_review
-    from partlabel.review.serve import review as serve
-    from partlabel.review.session import ReviewOptions
+    from partlabel.output.review.serve import export_review
+    from partlabel.output.review.serve import review as serve
+    from partlabel.output.review.session import ReviewOptions
 
     if not 0 < min_precision < 1:
         raise InputError(f"--min-precision {min_precision:g}: must lie between 0 and 1")

@@ -19,14 +19,14 @@ from partlabel.base.errors import InputError, one_of
 from partlabel.base.randomness import key, uniform
 from partlabel.labels import PRESENT, Names
 from partlabel.labels.names import check_names
-from partlabel.review.cell_view import CellView, view
-from partlabel.review.opinions import Opinions
-from partlabel.review.orders import ORDERS, ClassLabels, OrderName, first
-from partlabel.review.random_labels import RandomLabels
-from partlabel.review.review_labels import ReviewLabels, Rows
-from partlabel.review.standing import Standings
-from partlabel.review.verdict_journal import Journal
-from partlabel.review.verdicts import Act, Asked, NewClass, Value, Verdict
+from partlabel.output.review.cell_view import CellView, view
+from partlabel.output.review.opinions import Opinions
+from partlabel.output.review.orders import ORDERS, ClassLabels, OrderName, first
+from partlabel.output.review.random_labels import RandomLabels
+from partlabel.output.review.review_labels import ReviewLabels, Rows
+from partlabel.output.review.standing import Standings
+from partlabel.output.review.verdict_journal import Journal
+from partlabel.output.review.verdicts import Act, Asked, NewClass, Value, Verdict
 
 MOST_EXAMPLES = 50
 _MOST_KNOWN = 4000  # labels of the file that a head of one class learns from
@@ -121,7 +121,7 @@ class Desk(ReviewLabels):
         answered = set(self.standings.images(name))
         is_done = all(self.images[row] in answered for row in rows)
         if is_done or fitted is not self.learned.get(name):
-            from partlabel.review.useful import most_useful
+            from partlabel.output.review.useful import most_useful
 
             training = self.training(name)
             open_rows = np.flatnonzero((self.known(name) == 0) & ~np.isnan(scores))

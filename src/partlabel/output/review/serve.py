@@ -10,7 +10,7 @@ from pathlib import Path
 
 from partlabel.base.errors import InputError, JobError
 from partlabel.base.terminal import complain, say
-from partlabel.review.session import ReviewOptions, Session, in_thread, open_session
+from partlabel.output.review.session import ReviewOptions, Session, in_thread, open_session
 
 PORT = 8765
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -36,7 +36,7 @@ def review(
     try:
         import uvicorn
 
-        from partlabel.review.web import guarded, make_app
+        from partlabel.output.review.web import guarded, make_app
     except ImportError as error:
         raise InputError(
             f"the page needs more packages ({error.name} is missing); install them with: "
@@ -128,7 +128,7 @@ def export_review(
     excel_safe: bool = False,
 ) -> list[Path]:
     """Write the labels with all verdicts, without a page."""
-    from partlabel.review.review_export import write_review
+    from partlabel.output.review.review_export import write_review
 
     with open_session(options) as session:
         session.load()

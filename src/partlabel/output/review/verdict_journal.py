@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from partlabel.base.errors import FileError, JobError, count
-from partlabel.review.verdicts import Act, Asked, Draw, NewClass, Value, Verdict
+from partlabel.output.review.verdicts import Act, Asked, Draw, NewClass, Value, Verdict
 
 VERSION = "1"
 _SCHEMA = """

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from partlabel.review.verdicts import Act, Asked, Value, Verdict
+from partlabel.output.review.verdicts import Act, Asked, Value, Verdict
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
 """The review page: people check labels, their verdicts are kept, and a head learns from them.
 
-Uses all rooms up to ``output``. Nothing here imports torch before the page has answered.
+Nothing here imports torch before the page has answered.
 """

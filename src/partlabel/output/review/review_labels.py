@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from partlabel.base.errors import InputError
 from partlabel.base.randomness import Keys, keys
 from partlabel.labels import LabelTable
-from partlabel.review.opinions import Opinions
+from partlabel.output.review.opinions import Opinions
 
 Rows = NDArray[np.int64]
 

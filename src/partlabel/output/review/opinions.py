@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_folder
 from partlabel.labels import LabelTable
-from partlabel.review.learner import Features
+from partlabel.output.review.learner import Features
 
 _VERSION = 1
 

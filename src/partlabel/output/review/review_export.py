@@ -17,8 +17,8 @@ from partlabel.labels.formats import target_format, write_labels
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.formats.formulas import quoted
 from partlabel.labels.table import MOST_ORIGINS
-from partlabel.review.desk import Desk
-from partlabel.review.verdicts import Asked, Value
+from partlabel.output.review.desk import Desk
+from partlabel.output.review.verdicts import Asked, Value
 
 VERDICTS = "verdicts.csv"
 _COLUMNS = [

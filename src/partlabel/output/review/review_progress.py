@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from partlabel.labels import ABSENT, PRESENT
-from partlabel.review.audit import Side
-from partlabel.review.desk import Desk
-from partlabel.review.verdicts import Asked, Value
+from partlabel.output.review.audit import Side
+from partlabel.output.review.desk import Desk
+from partlabel.output.review.verdicts import Asked, Value
 
 _RECENT = 600.0  # seconds that the speed is measured over
 _SHORT = 20.0  # seconds of work that say nothing about the speed

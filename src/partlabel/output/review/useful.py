@@ -7,7 +7,7 @@ from partlabel.base.randomness import Keys, key, uniform
 from partlabel.judging.suggestion.information import KnownCells, most_informative, posterior_of
 from partlabel.judging.suggestion.orderings import ClassCells
 from partlabel.metrics.calibration import logits
-from partlabel.review.learner import Features
+from partlabel.output.review.learner import Features
 
 Rows = NDArray[np.int64]
 

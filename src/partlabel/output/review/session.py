@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 from partlabel.base.errors import FileError, InputError, PartlabelError
 from partlabel.base.locks import locked
 from partlabel.labels import LabelTable
-from partlabel.review.background import Background
-from partlabel.review.desk import Desk
-from partlabel.review.learner import Head
-from partlabel.review.opinions import (
+from partlabel.output.review.background import Background
+from partlabel.output.review.desk import Desk
+from partlabel.output.review.learner import Head
+from partlabel.output.review.opinions import (
     Opinions,
     file_digest,
     load_opinions,
     save_opinions,
     table_digest,
 )
-from partlabel.review.review_images import ReviewImages
-from partlabel.review.verdict_journal import Journal
+from partlabel.output.review.review_images import ReviewImages
+from partlabel.output.review.verdict_journal import Journal
 
 if TYPE_CHECKING:
-    from partlabel.review.run_model import RunModel
+    from partlabel.output.review.run_model import RunModel
     from partlabel.training.run import Run
 
 
@@ -157,7 +157,7 @@ class Session:
         opinions = load_opinions(folder)
         if opinions is None:
             self.step = "loading the network"
-            from partlabel.review.scored_by_run import ask
+            from partlabel.output.review.scored_by_run import ask
 
             run, labels = self._run(), self.options.labels
             made, vectors = ask(run, labels, self.options.precision, self._set_step)
@@ -212,7 +212,7 @@ class Session:
         """The model of the run, loaded when it is first needed."""
         with self._model_lock:
             if self._model is None:
-                from partlabel.review.run_model import RunModel
+                from partlabel.output.review.run_model import RunModel
 
                 self._model = RunModel(self._run())
             return self._model

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from partlabel.labels import ABSENT, PRESENT
-from partlabel.review.standing import Standing
-from partlabel.review.verdicts import Asked, Value
+from partlabel.output.review.standing import Standing
+from partlabel.output.review.verdicts import Asked, Value
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.files import atomic_file
-from partlabel.review.audit import Audit, Plan
-from partlabel.review.review_labels import ReviewLabels
-from partlabel.review.standing import Standings
-from partlabel.review.verdict_journal import Journal
-from partlabel.review.verdicts import Draw, Verdict
+from partlabel.output.review.audit import Audit, Plan
+from partlabel.output.review.review_labels import ReviewLabels
+from partlabel.output.review.standing import Standings
+from partlabel.output.review.verdict_journal import Journal
+from partlabel.output.review.verdicts import Draw, Verdict
 
 
 class RandomLabels:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partlabel.review.desk import Desk
-from partlabel.review.learner import Learner
+from partlabel.output.review.desk import Desk
+from partlabel.output.review.learner import Learner
 
 EVERY = 20
 """Verdicts of a class after which its head is fitted again."""

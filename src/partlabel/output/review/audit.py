@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from partlabel.base.randomness import Keys, key, uniform
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.anytime import Sampled, least_precision, next_stratum, still_needed
-from partlabel.review.standing import Entry, standing
-from partlabel.review.verdicts import Asked
+from partlabel.output.review.standing import Entry, standing
+from partlabel.output.review.verdicts import Asked
 
 BANDS = (0.99, 0.95, 0.8, 0.5)
 """The confidence that a label of each stratum has at least, the most confident stratum first."""

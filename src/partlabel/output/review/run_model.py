@@ -14,7 +14,7 @@ from partlabel.base.errors import InputError
 from partlabel.images.pictures import read_picture
 from partlabel.models.heads import class_maps_of, heat_maps
 from partlabel.output.report.thumbnails import overlay
-from partlabel.review.learner import Features, Head
+from partlabel.output.review.learner import Features, Head
 from partlabel.training.devices import find_device
 from partlabel.training.run import Run
 

@@ -13,7 +13,7 @@ from partlabel.judging.completion import Completion, complete_run
 from partlabel.judging.scoring import score
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.metrics.calibration import logits
-from partlabel.review.opinions import Opinions
+from partlabel.output.review.opinions import Opinions
 from partlabel.training.embedded import inputs_of
 from partlabel.training.run import Run
 

@@ -18,15 +18,15 @@ from fastapi.responses import JSONResponse, Response
 
 from partlabel.base.errors import InputError, JobError, PartlabelWarning, one_of
 from partlabel.labels.formats import FORMATS
-from partlabel.review import messages
-from partlabel.review.guard import App, Guard
-from partlabel.review.orders import ORDERS
-from partlabel.review.review_export import write_review
-from partlabel.review.review_images import MissingImageError
-from partlabel.review.review_labels import UnknownNameError
-from partlabel.review.review_progress import class_progress, speeds
-from partlabel.review.session import LoadingError, Session
-from partlabel.review.verdicts import Value
+from partlabel.output.review import messages
+from partlabel.output.review.guard import App, Guard
+from partlabel.output.review.orders import ORDERS
+from partlabel.output.review.review_export import write_review
+from partlabel.output.review.review_images import MissingImageError
+from partlabel.output.review.review_labels import UnknownNameError
+from partlabel.output.review.review_progress import class_progress, speeds
+from partlabel.output.review.session import LoadingError, Session
+from partlabel.output.review.verdicts import Value
 from partlabel.version import VERSION
 
 _TYPES = {
@@ -49,7 +49,7 @@ Start = Annotated[int, Query(ge=0, lt=2**31)]
 
 def page_files() -> dict[str, bytes]:
     """The files of the page by name."""
-    folder = resources.files("partlabel.review") / "page"
+    folder = resources.files("partlabel.output.review") / "page"
     return {
         file.name: file.read_bytes()
         for file in folder.iterdir()

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from partlabel.review.cell_view import CellView
-from partlabel.review.review_progress import ClassProgress, Speed
-from partlabel.review.verdicts import Value
+from partlabel.output.review.cell_view import CellView
+from partlabel.output.review.review_progress import ClassProgress, Speed
+from partlabel.output.review.verdicts import Value
 
 MOST_CELLS = 500
 

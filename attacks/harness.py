@@ -194,10 +194,10 @@ def warm_up() -> None:
         "torch",
         "partlabel.base.torchvision_shim",
         "timm",
-        "partlabel.api",
+        "partlabel.judging.labelling",
+        "partlabel.judging.measuring",
+        "partlabel.output.products",
         "partlabel.cli",
-        "partlabel.judging.completion",
-        "partlabel.output.report",
         "partlabel.output.display",
         "matplotlib.pyplot",
     ):

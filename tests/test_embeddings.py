@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 import partlabel
-from partlabel import LabelTable, api, write_labels
+from partlabel import LabelTable, write_labels
 from partlabel.base.errors import InputError
 from partlabel.cli import main
 from partlabel.labels.names import Names
@@ -196,7 +196,7 @@ def test_embedded_images_give_the_run_on_images(scene: Path, tmp_path: Path) -> 
         **SETTINGS,
     )
     from_vectors = partlabel.train(labels, out=tmp_path / "b", features=file.path, **SETTINGS)
-    a, b = (api.evaluate(run, reserved=True) for run in (from_images, from_vectors))
+    a, b = (partlabel.evaluate(run, reserved=True) for run in (from_images, from_vectors))
     assert a["mAP"] == pytest.approx(b["mAP"], abs=1e-6)
     heads = [run.classifier().head.state_dict() for run in (from_images, from_vectors)]
     for name, value in heads[0].items():
@@ -225,12 +225,15 @@ def test_all_commands_work_on_features(sounds: Path, capsys: pytest.CaptureFixtu
     assert "on given features with 6 dimensions" in page
     assert "data:image" not in page
     assert "sound0" in page
-    result = api.evaluate(run, labels, split="test", features=features)
+    result = partlabel.evaluate(run, labels, split="test", features=features)
     assert result["mAP"] > 0.9
     again = sounds / "again"
     config = ["--config", str(run / "config.yaml"), "--out", str(again)]
     assert main(["train", labels, "--features", features, *config]) == 0
-    assert api.evaluate(again, reserved=True)["mAP"] == api.evaluate(run, reserved=True)["mAP"]
+    assert (
+        partlabel.evaluate(again, reserved=True)["mAP"]
+        == partlabel.evaluate(run, reserved=True)["mAP"]
+    )
     capsys.readouterr()
 
 
@@ -241,7 +244,7 @@ def test_a_report_shows_images_that_are_named_too(scene: Path, tmp_path: Path) -
     run = partlabel.train(
         table, scene / "images", tmp_path / "run", features=tmp_path / "v.npz", **SETTINGS
     )
-    assert "data:image" in api.report(run).read_text()
+    assert "data:image" in partlabel.report(run).read_text()
 
 
 def test_bench_on_features(sounds: Path) -> None:
@@ -251,7 +254,7 @@ def test_bench_on_features(sounds: Path) -> None:
         "proportions: [0.9]}]\nsettings: {epochs: 2, lr: 0.1}\nmethods:\n"
         "  - {name: BCE, method: bce}\n  - {name: EM, method: em}\n"
     )
-    benchmark = api.bench(spec, sounds / "out")
+    benchmark = partlabel.bench(spec, sounds / "out")
     assert [result["mAP"] > 0.6 for result in benchmark.results] == [True, True]
 
 
@@ -259,22 +262,22 @@ def test_a_run_can_be_moved_with_its_features(sounds: Path, tmp_path: Path) -> N
     table = partlabel.read_labels(sounds / "labels.csv")
     sets = {"reserve": 0.2, **SETTINGS}
     run = partlabel.train(table, out=sounds / "run", features=sounds / "sounds.npz", **sets)
-    before = api.evaluate(run, reserved=True)["mAP"]
+    before = partlabel.evaluate(run, reserved=True)["mAP"]
     (sounds / "deep").mkdir()
     for name in ("run", "sounds.npz"):
         (sounds / name).rename(sounds / "deep" / name)
-    assert api.evaluate(sounds / "deep" / "run", reserved=True)["mAP"] == before
+    assert partlabel.evaluate(sounds / "deep" / "run", reserved=True)["mAP"] == before
     (sounds / "deep" / "sounds.npz").rename(sounds / "x.npz")
     with pytest.raises(InputError, match="features of the run are not here any more"):
-        api.evaluate(sounds / "deep" / "run", reserved=True)
-    moved = api.evaluate(sounds / "deep" / "run", reserved=True, features=sounds / "x.npz")
+        partlabel.evaluate(sounds / "deep" / "run", reserved=True)
+    moved = partlabel.evaluate(sounds / "deep" / "run", reserved=True, features=sounds / "x.npz")
     assert moved["mAP"] == before
     (sounds / "x.npz").rename(sounds / "deep" / "sounds.npz")
     write_vectors(sounds / "deep" / "sounds.npz", made(80, 7)[0], list(table.ids))
     with pytest.raises(InputError, match="has changed since the run was trained"):
-        api.evaluate(sounds / "deep" / "run", reserved=True)
+        partlabel.evaluate(sounds / "deep" / "run", reserved=True)
     with pytest.raises(InputError, match=r"vectors of 7 numbers, and .* was trained on 6"):
-        api.evaluate(
+        partlabel.evaluate(
             sounds / "deep" / "run", reserved=True, features=sounds / "deep" / "sounds.npz"
         )
 
@@ -291,7 +294,7 @@ def test_reduced_features(reduce: int | None, sounds: Path) -> None:
         weight_decay=1e-3,
     )
     assert run.classifier().backbone.channels == (reduce or 6)
-    assert api.evaluate(run, sounds / "labels.csv", split="test")["mAP"] > 0.9
+    assert partlabel.evaluate(run, sounds / "labels.csv", split="test")["mAP"] > 0.9
 
 
 @pytest.mark.parametrize(
@@ -335,9 +338,9 @@ def test_images_and_features_are_not_mixed_up(
         sounds / "labels.csv", out=sounds / "run", features=sounds / "sounds.npz", **SETTINGS
     )
     with pytest.raises(InputError, match="was trained on features; name a file"):
-        api.predict(run, scene / "images")
+        partlabel.predict(run, scene / "images")
     with pytest.raises(InputError, match="name images, or a file with --features"):
-        api.predict(run)
+        partlabel.predict(run)
     with pytest.raises(InputError, match="--images, or a file with --features"):
         partlabel.train(sounds / "labels.csv", out=sounds / "other", **SETTINGS)
     with pytest.raises(InputError, match="--feature-ids has no effect"):
@@ -347,7 +350,7 @@ def test_images_and_features_are_not_mixed_up(
         backbone="test_efficientnet", weights="none", cache=sounds, method="bce", epochs=1,
     )  # fmt: skip
     with pytest.raises(InputError, match="was trained on images"):
-        api.evaluate(images, reserved=True, features=sounds / "sounds.npz")
+        partlabel.evaluate(images, reserved=True, features=sounds / "sounds.npz")
     call = ["embed", str(scene / "images"), "-o", str(sounds / "v.csv")]
     assert main(call) == 2
     assert "must end in" in capsys.readouterr().err

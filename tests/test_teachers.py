@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 import partlabel
-from partlabel import LabelTable, api, write_labels
+from partlabel import LabelTable, write_labels
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.cli import main
 from partlabel.learning.teachers import TeacherScores, read_teacher, refuse_overlap
@@ -60,7 +60,7 @@ def test_a_good_teacher_helps_its_class_and_a_useless_one_is_ignored(
 ) -> None:
     plain = partlabel.train("labels.csv", out="plain", **SETTINGS)
     run = partlabel.train("labels.csv", out="run", teachers=["good.csv", "useless.csv"], **SETTINGS)
-    before, after = (api.evaluate(one, "labels.csv", split="test") for one in (plain, run))
+    before, after = (partlabel.evaluate(one, "labels.csv", split="test") for one in (plain, run))
     gain = after.per_class["AP"] - before.per_class["AP"]
     assert gain[0] > 0.1
     assert gain[1] > -0.02
@@ -71,7 +71,7 @@ def test_a_good_teacher_helps_its_class_and_a_useless_one_is_ignored(
     assert weights[0, 0] > 0.7
     assert weights[1, 1].abs() < 0.2
     assert weights[1, 0].abs() < 0.2
-    page = api.report(run).read_text()
+    page = partlabel.report(run).read_text()
     assert "What good.csv adds" in page
     assert "never used as labels" in page
 
@@ -80,7 +80,7 @@ def test_guarantees_are_given_with_teachers_too(data: NDArray[np.bool_]) -> None
     run = partlabel.train("labels.csv", out="run", teachers=["good.csv"], **SETTINGS)
     with warnings.catch_warnings():  # some classes may have too few reserved images
         warnings.simplefilter("ignore", PartlabelWarning)
-        completion = api.complete(run, min_precision=0.6)
+        completion = partlabel.complete(run, min_precision=0.6)
     filled = completion.table.dense()[:400, 0]
     right = filled[filled != 0] == np.where(data[:400, 0], 1, -1)[filled != 0]
     assert right.mean() > 0.6
@@ -117,13 +117,13 @@ def test_new_images_need_scores_of_their_own(data: NDArray[np.bool_]) -> None:
     write_vectors(Path("new.npz"), draw.normal(size=(20, 8)).astype(np.float32), new)
     write_scores("new.csv", new, {"cat": draw.normal(size=20)})
     with pytest.warns(PartlabelWarning, match=r"good.csv has scores of 0 of 20 images"):
-        without = api.predict(run, features="new.npz", threshold=0.5)
-    scored = api.predict(run, features="new.npz", teachers=["new.csv"], threshold=0.5)
+        without = partlabel.predict(run, features="new.npz", threshold=0.5)
+    scored = partlabel.predict(run, features="new.npz", teachers=["new.csv"], threshold=0.5)
     scores = [t.cells.scores_or_nan().reshape(20, 3) for t in (without, scored)]
     assert (scores[0][:, 0] != scores[1][:, 0]).all()
     np.testing.assert_array_equal(scores[0][:, 1:], scores[1][:, 1:])
     with pytest.raises(InputError, match=r"trained with 1 teacher \(good.csv\); give as many"):
-        api.predict(run, features="new.npz", teachers=["new.csv", "new.csv"])
+        partlabel.predict(run, features="new.npz", teachers=["new.csv", "new.csv"])
 
 
 def test_a_training_with_teachers_resumes(data: NDArray[np.bool_]) -> None:
@@ -145,9 +145,9 @@ def test_images_with_teachers(scene: Path, tmp_path: Path) -> None:
         backbone="test_efficientnet", weights="none", epochs=2, cache=tmp_path / "cache",
         teachers=[tmp_path / "t.csv"],
     )  # fmt: skip
-    assert np.isfinite(api.evaluate(run, reserved=True)["mAP"])
-    assert len(api.predict(run, scene / "images" / "000000.png", threshold=0.5)) == 1
-    assert "heat map" in api.report(run).read_text().lower()
+    assert np.isfinite(partlabel.evaluate(run, reserved=True)["mAP"])
+    assert len(partlabel.predict(run, scene / "images" / "000000.png", threshold=0.5)) == 1
+    assert "heat map" in partlabel.report(run).read_text().lower()
 
 
 # ---- files

@@ -1,6 +1,7 @@
 """The two kinds of errors: the call or its input is wrong, or the job failed while running."""
 
 import difflib
+import warnings
 from collections.abc import Iterable
 
 from partlabel.base.wording import worded
@@ -52,6 +53,11 @@ class PartlabelWarning(UserWarning):
 
     def __str__(self) -> str:
         return worded(super().__str__())
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the user's code that called the function that calls this."""
+    warnings.warn(message, PartlabelWarning, stacklevel=3)
 
 
 def one_of(kind: str, name: str, options: Iterable[str]) -> str:

@@ -77,10 +77,10 @@ def export(
 
     partlabel export run tasks.json --to label-studio
     """
-    from partlabel import api
     from partlabel.base.terminal import say
+    from partlabel.output import products
 
-    done = api.export(
+    done = products.export(
         run,
         out,
         to,

@@ -56,12 +56,12 @@ def embed(
 
     Example: partlabel embed photos/ -o photos.npy
     """
-    from partlabel import api
     from partlabel.base.terminal import say
+    from partlabel.training.embed import embed as embed_files
 
     if out.exists() and not overwrite:
         raise InputError(f"{out}: already exists; choose another name, or use --overwrite")
-    vectors = api.embed(
+    vectors = embed_files(
         list(images),
         out,
         backbone=backbone,

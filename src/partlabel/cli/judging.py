@@ -87,12 +87,12 @@ def evaluate(
 
     partlabel evaluate run --reserved
     """
-    from partlabel import api
     from partlabel.base.files import atomic_file
+    from partlabel.judging import measuring
     from partlabel.output.display import show_evaluation
     from partlabel.training.run import Run
 
-    result = api.evaluate(
+    result = measuring.evaluate(
         run,
         labels,
         images,
@@ -159,14 +159,14 @@ def predict(
 
     Example: partlabel predict run new-photos/ -o predicted.csv
     """
-    from partlabel import api
     from partlabel.base.terminal import say
+    from partlabel.judging import measuring
     from partlabel.labels.formats import write_labels
     from partlabel.output.display import describe
 
     check_excel_safe(out, to, excel_safe)
     _check_free(out, overwrite)
-    table = api.predict(
+    table = measuring.predict(
         run,
         images or None,
         features=features,
@@ -239,8 +239,8 @@ def complete(
 
     Example: partlabel complete run -o completed.csv --min-precision 0.9
     """
-    from partlabel import api
     from partlabel.base.terminal import say
+    from partlabel.judging import labelling
     from partlabel.judging.completion import files_of
     from partlabel.output.display import describe, show_completion
     from partlabel.output.targets import check_labels_target
@@ -255,12 +255,12 @@ def complete(
     for path in (out,) if plan else files_of(out):
         _check_free(path, overwrite)
     if plan:
-        drawn = api.plan(run, min_precision=min_precision)
+        drawn = labelling.plan(run, min_precision=min_precision)
         drawn.save(out, excel_safe=excel_safe)
         say(f"wrote {out}: {drawn.describe()}")
         return
-    basis: Any = guarantee  # checked by api.complete
-    completion = api.complete(
+    basis: Any = guarantee  # checked by labelling.complete
+    completion = labelling.complete(
         run,
         min_precision=min_precision,
         guarantee=basis,

@@ -62,10 +62,10 @@ def report(
 
     Example: partlabel report run --truth full.csv --baseline run-an --landscape
     """
-    from partlabel import api
     from partlabel.base.terminal import say
+    from partlabel.output import products
 
-    path = api.report(
+    path = products.report(
         run,
         truth=truth,
         baseline=baseline,
@@ -128,12 +128,12 @@ def bench(
 
     Example: partlabel bench --labels labels.csv --images photos/ -o compared
     """
-    from partlabel import api
     from partlabel.base.errors import JobError
     from partlabel.base.terminal import console, say
+    from partlabel.output import products
     from partlabel.output.bench.sheets import on_terminal
 
-    benchmark = api.bench(
+    benchmark = products.bench(
         spec,
         out,
         jobs=jobs,

@@ -67,9 +67,9 @@ def suggest(
 
     Example: partlabel suggest run --budget 500 -o questions.csv
     """
-    from partlabel import api
     from partlabel.base.errors import InputError, one_of
     from partlabel.base.terminal import say
+    from partlabel.judging import labelling
     from partlabel.judging.suggestion.questions import FORMATS
 
     if to is not None:
@@ -78,8 +78,8 @@ def suggest(
         raise InputError(f"{out}: already exists; choose another name, or use --overwrite")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out}: its folder does not exist")
-    choices: Any = {"per": per, "goal": goal}  # checked by api.suggest
-    suggestions = api.suggest(
+    choices: Any = {"per": per, "goal": goal}  # checked by labelling.suggest
+    suggestions = labelling.suggest(
         run,
         budget,
         strategy=strategy,
@@ -122,15 +122,15 @@ def fill(
 
     Example: partlabel fill run questions.csv -o filled.csv
     """
-    from partlabel import api
     from partlabel.base.errors import InputError, one_of
     from partlabel.base.terminal import say
+    from partlabel.judging import labelling
     from partlabel.labels.formats import FORMATS, write_labels
 
     one_of("format", to, FORMATS)
     if out.is_file() and not overwrite:
         raise InputError(f"{out}: already exists; choose another name, or use --overwrite")
-    filled = api.fill(
+    filled = labelling.fill(
         run,
         answers,
         min_precision=min_precision,

@@ -1,19 +1,25 @@
-"""Features of images as vectors, by the same way that a training on a frozen backbone takes."""
+"""Features of images as vectors, computed as a training on a frozen backbone computes them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, warn
+from partlabel.images.folder import list_images
 from partlabel.labels import LabelTable
+from partlabel.labels.formats import PathLike
 from partlabel.models import Classifier, make_backbone
+from partlabel.models.features.vector_files import VectorFile
+from partlabel.models.features.vector_writing import check_target, write_vectors
 from partlabel.models.heads import Linear
 from partlabel.models.prediction import iterate_logits
+from partlabel.training.arguments import make_settings
 from partlabel.training.devices import find_device
 from partlabel.training.inputs import make_inputs
+from partlabel.training.opening import paths_of
 from partlabel.training.settings import Execution, Settings
 
 
@@ -23,6 +29,44 @@ class Embedded(NamedTuple):
     vectors: NDArray[np.float32]
     ids: list[str]
     broken: list[str]
+
+
+def embed(
+    images: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    backbone: str | None = None,
+    weights: str | None = None,
+    size: int | None = None,
+    workers: int | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> VectorFile:
+    """Write the features of images to a file that ``train(features=...)`` reads.
+
+    Args:
+        images: image files, or folders of images. The id of an image is its path in its folder.
+        out: the .npy, .npz, .safetensors, .parquet or .arrow file to write.
+        backbone, weights, size: the network, as in :func:`train`; None for the defaults.
+        workers: processes that decode images; None for a number that suits this computer.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+    """
+    path = Path(out)
+    check_target(path)
+    settings = {"backbone": backbone, "weights": weights, "size": size}
+    network = make_settings(
+        method="bce", frozen="all", **{k: v for k, v in settings.items() if v is not None}
+    )
+    execution = Execution(
+        workers=workers, cache=None if cache is None else Path(cache), device=device or "auto"
+    )
+    files, nameless = list_images(paths_of(images))
+    embedded = embed_images(files, network, execution)
+    for message in [*nameless, *embedded.broken]:
+        warn(f"left out: {message}")
+    write_vectors(path, embedded.vectors, embedded.ids)
+    return VectorFile(path)
 
 
 def embed_images(

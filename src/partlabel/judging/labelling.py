@@ -1,0 +1,168 @@
+"""More labels from a run: those that it fills in, and those that people should give.
+
+These are ``partlabel.complete``, ``partlabel.plan`` and ``partlabel.suggest``. A run can be given
+as the folder that ``train`` wrote, or as the :class:`Run` that it returned.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from partlabel.base.errors import one_of, warn
+from partlabel.judging.completion import Completion, check_precision, complete_run
+from partlabel.judging.completion.more_images import holds_images_of
+from partlabel.judging.completion.plan import Plan, make_plan
+from partlabel.judging.suggestion import Goal, Suggestions, Unit, suggest_run
+from partlabel.judging.suggestion.filling import FilledIn, fill_in
+from partlabel.labels.formats import PathLike, ReadOptions
+from partlabel.training.opening import Labels, open_run, table_of
+from partlabel.training.run import Run
+
+
+def complete(
+    run: Run | PathLike,
+    *,
+    min_precision: float = 0.95,
+    guarantee: Literal["class", "pooled", "exact", "cross"] | None = None,
+    images: PathLike | None = None,
+    only_labelled: bool = False,
+    despite_shift: bool = False,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> Completion:
+    """Fill in the unknown labels of a run's own label file; known labels are never changed.
+
+    A label is filled in only where labels that were reserved in training show, with a confidence of
+    95%, that this share of such labels is correct. All other labels stay unknown.
+
+    Args:
+        run: a finished run.
+        min_precision: share of the labels filled in that must be correct.
+        guarantee: the labels that it rests on: ``class`` for those of each class, ``pooled`` for
+            those of all classes together; by default per class, and pooled for classes with too
+            few labels. Or how it is tested: ``exact`` on labels that were reserved, ``cross`` on
+            all known labels, with scores of models that were not trained on their images; by
+            default exact if the run has reserved labels.
+        images: the folder of the images; None for the run's own. Images of it that the label file
+            does not mention are completed too. If it has none of the run's images, these are
+            looked for where the run remembers them.
+        only_labelled: leave out images that the label file does not mention.
+        despite_shift: complete these images even if they are unlike the images that tested.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+
+    Returns:
+        The completed table and the evidence for it; ``save(path)`` writes both.
+    """
+    if guarantee is not None:
+        one_of("guarantee", guarantee, ("class", "pooled", "exact", "cross"))
+    opened, more = open_run(run, None, cache, device, features, feature_ids), None
+    if opened.record.features is not None:
+        opened = open_run(opened, images)
+    else:
+        if images is not None and holds_images_of(opened, Path(images)):
+            opened = open_run(opened, images)
+        more = opened.images if images is None else Path(images)
+    basis = guarantee if guarantee in ("class", "pooled") else None
+    kind = guarantee if guarantee in ("exact", "cross") else None
+    done = complete_run(
+        opened,
+        min_precision,
+        basis,
+        kind,
+        None if only_labelled else more,
+        despite_shift=despite_shift,
+    )
+    for note in done.notes:
+        warn(note)
+    return done
+
+
+def plan(run: Run | PathLike, *, min_precision: float = 0.95) -> Plan:
+    """Draw images to label, so that :func:`complete` can give a guarantee after a new training.
+
+    Args:
+        run: a finished run.
+        min_precision: the precision that is to be guaranteed.
+
+    Returns:
+        The images; ``describe()`` says what to do, and ``save(path)`` writes the list.
+    """
+    check_precision(min_precision)
+    return make_plan(open_run(run), min_precision)
+
+
+def suggest(
+    run: Run | PathLike,
+    budget: int,
+    *,
+    per: Unit = "cell",
+    goal: Goal = "map",
+    strategy: str = "information",
+    cost: float | None = None,
+    images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> Suggestions:
+    """Choose the labels that people should be asked for next.
+
+    Only labels of training images are asked for. Merge the answers into the labels, and train
+    again. Answers to questions drawn at random are not trained on: they test what the run that
+    asked them would fill in.
+
+    Args:
+        run: a finished run.
+        budget: number of questions: cells (an image and a class), or images.
+        per: ``cell``, or ``image`` for all unknown labels of whole images.
+        goal: what the answers are for. ``map``: a better classifier, where all classes count the
+            same. ``promises``: more present labels that can be filled in with a guarantee; some
+            questions are then drawn at random. ``errors``: known labels that may be wrong.
+        strategy: how questions are chosen: ``information``, ``random``, ``entropy``, ``margin`` or
+            ``most-likely-present``.
+        cost: seconds of work per question; None for 2 per cell and 10 per image.
+        images: the folder of the images; None for the run's own.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+
+    Returns:
+        The questions; ``save(path)`` writes them.
+    """
+    opened = open_run(run, images, cache, device, features, feature_ids)
+    result = suggest_run(opened, budget, per=per, goal=goal, strategy=strategy, cost=cost)
+    for note in result.notes:
+        warn(note)
+    return result
+
+
+def fill(
+    run: Run | PathLike,
+    answers: Labels,
+    *,
+    min_precision: float = 0.95,
+    images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> FilledIn:
+    """Fill in present labels where answers to questions drawn at random show that they are right.
+
+    Args:
+        run: the run that asked, see :func:`suggest` with ``goal="promises"``.
+        answers: the answers to its questions, as a table or a label file.
+        min_precision: share of the labels filled in that must be correct.
+        images: the folder of the images; None for the run's own.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+
+    Returns:
+        The labels of the run with the answers and the labels filled in, and what was shown.
+    """
+    opened = open_run(run, images, cache, device, features, feature_ids)
+    return fill_in(opened, table_of(answers, ReadOptions()), min_precision)

@@ -1,0 +1,131 @@
+"""What a run says about images: its figures on known labels, and labels for new images.
+
+These are ``partlabel.evaluate`` and ``partlabel.predict``. A run can be given as the folder that
+``train`` wrote, or as the :class:`Run` that it returned.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+from partlabel.base.errors import InputError, warn
+from partlabel.judging import scoring
+from partlabel.labels import LabelTable
+from partlabel.labels.formats import PathLike, ReadKeywords, ReadOptions, read_options
+from partlabel.metrics import Evaluation
+from partlabel.training.opening import Labels, open_run, paths_of, table_of
+from partlabel.training.run import Run
+
+
+def evaluate(
+    run: Run | PathLike,
+    labels: Labels | None = None,
+    images: PathLike | None = None,
+    *,
+    reserved: bool = False,
+    estimates: bool = False,
+    split: str | None = None,
+    threshold: float | None = None,
+    own_thresholds: bool = False,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
+    cache: PathLike | None = None,
+    device: str | None = None,
+    reading: ReadOptions | None = None,
+    **keywords: Unpack[ReadKeywords],
+) -> Evaluation:
+    """Measure a run on known labels. Labels that a model filled in are left out.
+
+    Args:
+        run: a finished run.
+        labels: the labels to measure on; not needed with ``reserved``.
+        images: the folder of the images; None for the run's own.
+        reserved: measure on the run's reserved validation images, which nothing was chosen on.
+        estimates: measure the method's own estimates of its training labels (``role``), not the
+            classifier.
+        split: measure on this split only.
+        threshold: a class is predicted from this score on; 0.5 by default.
+        own_thresholds: use the run's own thresholds, one per class, as ``predict`` does.
+        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
+        teachers: scores of the run's teachers for these images, in the order of the training; none
+            for the scores that the run keeps.
+        cache: folder of cached features.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+        reading: how to read a label file, see :class:`ReadOptions`.
+        keywords: the fields of ``reading``, in its place: ``unlisted="unknown"``.
+    """
+    options = read_options(reading, dict(keywords))
+    if reserved == (labels is not None):
+        raise InputError("name a label file to measure on, or --reserved (reserved=True)")
+    if reserved and (split is not None or estimates or options != ReadOptions()):
+        raise InputError(
+            "--split, --estimates and options for reading labels have no effect with --reserved"
+        )
+    others = (images, features, cache, device)
+    if estimates and (teachers or any(value is not None for value in others)):
+        raise InputError(
+            "--images, --features, --teacher, --cache and --device have no effect with --estimates"
+        )
+    _check_threshold(threshold)
+    if own_thresholds and (estimates or threshold is not None):
+        raise InputError("--own-thresholds excludes --threshold and --estimates")
+    opened = open_run(
+        run, images if reserved else None, cache, device, features, feature_ids, teachers
+    )
+    default = 0.5 if threshold is None else threshold
+    thresholds = scoring.own_thresholds(opened) if own_thresholds else default
+    if labels is None:
+        return scoring.evaluate_reserved(opened, thresholds)
+    table = table_of(labels, options)
+    table = table if split is None else table.split(split)
+    if estimates:
+        return scoring.evaluate_estimates(opened, table, default)
+    folder = None if images is None else Path(images)
+    result = scoring.evaluate_run(opened, table, folder, thresholds)
+    known = scoring.trained_on(opened, table, folder)
+    if known:
+        warn(
+            f"{known:,} of {len(table):,} images were trained on, so the figures are too good; "
+            "measure on other images with --split, or with --reserved"
+        )
+    return result
+
+
+def predict(
+    run: Run | PathLike,
+    images: PathLike | Sequence[PathLike] | None = None,
+    *,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
+    threshold: float | None = None,
+    device: str | None = None,
+) -> LabelTable:
+    """Label images with a run: a value and a score for each class.
+
+    Args:
+        run: a finished run.
+        images: image files, or folders of images; for a run on features leave them out.
+        features, feature_ids: for a run on features, a file with a vector per image, as in
+            :func:`train`.
+        teachers: scores of the run's teachers for these images, in the order of the training.
+        threshold: a class is present from this score on; by default the run's own thresholds, one
+            per class, chosen on validation labels.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+    """
+    _check_threshold(threshold)
+    if (images is None) == (features is None):
+        raise InputError("name images, or a file with --features")
+    opened = open_run(run, None, None, device, features, feature_ids, teachers)
+    if images is None:
+        return scoring.label_features(opened, threshold)
+    table, broken = scoring.label_files(opened, paths_of(images), threshold)
+    for message in broken:
+        warn(f"left out: {message}")
+    return table
+
+
+def _check_threshold(threshold: float | None) -> None:
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise InputError(f"threshold {threshold:g}: must be from 0 to 1, such as 0.5 for 50%")

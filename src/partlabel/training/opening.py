@@ -1,0 +1,51 @@
+"""What a caller names, opened: a run, a label table, image files."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from partlabel.labels import LabelTable
+from partlabel.labels.formats import PathLike, ReadOptions, read_with
+from partlabel.learning.teachers import read_teacher
+from partlabel.training.embedded import open_vectors
+from partlabel.training.run import Run
+from partlabel.training.settings import Execution
+
+Labels = LabelTable | PathLike
+
+
+def open_run(
+    run: Run | PathLike,
+    images: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
+) -> Run:
+    """A run, with other images, features or scores, another cache or device if these are given."""
+    vectors = open_vectors(features, feature_ids)
+    scores = [read_teacher(Path(path)) for path in teachers]
+    changes: dict[str, Any] = {}
+    if cache is not None:
+        changes["cache"] = Path(cache)
+    if device is not None:
+        changes["device"] = device
+    if not isinstance(run, Run):
+        return Run(run, images, Execution(**changes), vectors, scores)
+    if images is None and vectors is None and not scores and not changes:
+        return run
+    return run.using(images, run.execution.model_copy(update=changes), vectors, scores)
+
+
+def table_of(labels: Labels, options: ReadOptions) -> LabelTable:
+    """A table as it is, or a label file that is read."""
+    return labels if isinstance(labels, LabelTable) else read_with(labels, options).table
+
+
+def paths_of(images: PathLike | Sequence[PathLike]) -> list[Path]:
+    """One path, or several."""
+    if isinstance(images, str | os.PathLike):
+        return [Path(images)]
+    return [Path(image) for image in images]

@@ -146,13 +146,15 @@ def test_answers_to_random_questions_fill_in_present_labels(
     run, truth = Run(folder / "run"), read_labels(folder / "full.csv")
     labels = run.selection.labels
     with pytest.raises(InputError, match="asked at random"):
-        partlabel.fill(run, answer(labels, truth, partlabel.suggest(run, 5).questions))
+        partlabel.complete(run, answers=answer(labels, truth, partlabel.suggest(run, 5).questions))
     answers = answer(labels, truth, partlabel.suggest(run, 150, goal="promises").questions)
     write_labels(answers, tmp_path / "answers.csv", "cells")
-    out, paths = tmp_path / "filled.csv", [str(folder / "run"), str(tmp_path / "answers.csv")]
-    assert main(["fill", *paths, "-o", str(out), "--min-precision", "0.8"]) == 0
+    out = tmp_path / "filled.csv"
+    call = ["complete", str(folder / "run"), "--answers", str(tmp_path / "answers.csv")]
+    assert main([*call, "-o", str(out), "--min-precision", "0.8"]) == 0
+    assert [path.name for path in tmp_path.glob("filled*")] == ["filled.csv"]
     assert "At least 80% are correct" in " ".join(capsys.readouterr().out.split())
-    filled = partlabel.fill(run, answers, min_precision=0.8)
+    filled = partlabel.complete(run, answers=answers, min_precision=0.8)
     table = read_labels(out).with_classes(CLASSES)
     np.testing.assert_array_equal(table.dense(), filled.table.dense())
     new = filled.table.cells.sources_or_human() == MODEL
@@ -163,6 +165,19 @@ def test_answers_to_random_questions_fill_in_present_labels(
     assert (true[cells.rows[new], cells.columns[new]] == 1).mean() >= 0.8
     known = answers.dense() != 0
     np.testing.assert_array_equal(filled.table.dense()[known], answers.dense()[known])
+
+
+@pytest.mark.parametrize("option", ["--plan", "--only-labelled", "--despite-shift", "--guarantee"])
+def test_options_that_do_nothing_with_answers_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    call = ["complete", str(folder / "run"), "--answers", str(folder / "labels.csv"), option]
+    call += ["exact"] if option == "--guarantee" else []
+    assert main([*call, "-o", str(tmp_path / "out.csv")]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert option in message
+    assert "--answers" in message
+    assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize(

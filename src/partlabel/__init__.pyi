@@ -3,7 +3,6 @@
 from partlabel import labels as labels
 from partlabel import metrics as metrics
 from partlabel.judging.labelling import complete as complete
-from partlabel.judging.labelling import fill as fill
 from partlabel.judging.labelling import plan as plan
 from partlabel.judging.labelling import suggest as suggest
 from partlabel.judging.measuring import evaluate as evaluate

@@ -14,7 +14,17 @@ _in_command = False
 
 _FLAGS = {  # options without a value
     *("cache-pixels", "compile", "decay-all", "drop-empty", "estimates", "excel-safe", "landscape"),
-    *("overwrite", "own-thresholds", "reserved", "resume", "single", "split-duplicates", "strict"),
+    *(
+        "despite-shift",
+        "only-labelled",
+        "overwrite",
+        "own-thresholds",
+        "reserved",
+        "resume",
+        "single",
+        "split-duplicates",
+        "strict",
+    ),
     "tensorboard",
 }
 _ARGUMENTS = {

@@ -22,6 +22,7 @@ from partlabel.cli.run_options import (
 )
 
 if TYPE_CHECKING:
+    from partlabel.judging.completion import Completion
     from partlabel.labels.formats import ReadOptions
     from partlabel.metrics import Evaluation
 
@@ -183,6 +184,15 @@ def complete(
     run: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
     min_precision: MinPrecision = 0.95,
+    answers: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--answers",
+            help="Answers to the questions of `partlabel suggest RUN --for promises`. They are the "
+            "test, in place of labels that were reserved. Only present labels are filled in, and "
+            "only FILE is written, with the answers.",
+        ),
+    ] = None,
     guarantee: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -237,41 +247,59 @@ def complete(
     FILE.suspects.csv lists known labels that look wrong, and FILE.doubtful.csv unknown labels that
     are worth asking for.
 
-    Example: partlabel complete run -o completed.csv --min-precision 0.9
+    Examples: partlabel complete run -o completed.csv --min-precision 0.9
+
+    partlabel complete run --answers questions.csv -o completed.csv
     """
     from partlabel.base.terminal import say
     from partlabel.judging import labelling
     from partlabel.judging.completion import files_of
-    from partlabel.output.display import describe, show_completion
     from partlabel.output.targets import check_labels_target
 
     check_labels_target(to)
+    if plan and answers is not None:
+        raise InputError("--plan draws images to label, so it has no use for --answers")
     if str(out) == "-" or (out.exists() and not (out.is_file() or out.is_dir())):
         raise InputError(
             f"{out}: complete writes four files next to each other; give the path of the first one"
         )
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out}: its folder does not exist")
-    for path in (out,) if plan else files_of(out):
+    for path in files_of(out) if answers is None and not plan else (out,):
         _check_free(path, overwrite)
     if plan:
         drawn = labelling.plan(run, min_precision=min_precision)
         drawn.save(out, excel_safe=excel_safe)
         say(f"wrote {out}: {drawn.describe()}")
         return
-    basis: Any = guarantee  # checked by labelling.complete
+    choices: Any = {  # checked by labelling.complete
+        "answers": answers,
+        "guarantee": guarantee,
+        "only_labelled": only_labelled,
+        "despite_shift": despite_shift,
+    }
     completion = labelling.complete(
         run,
         min_precision=min_precision,
-        guarantee=basis,
         images=images,
-        only_labelled=only_labelled,
-        despite_shift=despite_shift,
         features=features,
         feature_ids=feature_ids,
         cache=cache,
         device=device,
+        **choices,
     )
+    if answers is None:
+        _save(completion, out, to, excel_safe)
+    else:
+        completion.save(out, to, excel_safe=excel_safe)
+        say(f"wrote {out}: {completion.headline()}")
+
+
+def _save(completion: "Completion", out: Path, to: str, excel_safe: bool) -> None:
+    """Write a completion and its evidence, and show both."""
+    from partlabel.base.terminal import say
+    from partlabel.output.display import describe, show_completion
+
     _, _, suspects, _ = completion.save(out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(completion.table)}")
     show_completion(completion)

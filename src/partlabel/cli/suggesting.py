@@ -1,4 +1,4 @@
-"""Commands about questions: ``suggest`` asks, ``fill`` uses the answers."""
+"""The command ``suggest``, which asks for labels."""
 
 from pathlib import Path
 from typing import Annotated, Any, Optional, cast
@@ -12,7 +12,6 @@ from partlabel.cli.run_options import (
     FeatureIds,
     Features,
     Images,
-    MinPrecision,
     RunFolder,
 )
 
@@ -95,56 +94,6 @@ def suggest(
     say(f"wrote {out}: {suggestions.headline()}")
 
 
-def fill(
-    run: RunFolder,
-    answers: Annotated[
-        Path,
-        typer.Argument(metavar="ANSWERS", help="The questions of this run, with answers."),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
-    min_precision: MinPrecision = 0.95,
-    images: Images = None,
-    features: Features = None,
-    feature_ids: FeatureIds = None,
-    to: Annotated[str, typer.Option("--to", help="Format to write.")] = "cells",
-    excel_safe: ExcelSafe = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
-    ] = False,
-    cache: Cache = None,
-    device: Device = None,
-) -> None:
-    """Fill in present labels where answers to questions drawn at random show that they are right.
-
-    ANSWERS are those to `partlabel suggest RUN --for promises`. Writes the labels of the run, the
-    answers, and the present labels that are filled in, of all classes together. Known labels are
-    never changed.
-
-    Example: partlabel fill run questions.csv -o filled.csv
-    """
-    from partlabel.base.errors import InputError, one_of
-    from partlabel.base.terminal import say
-    from partlabel.judging import labelling
-    from partlabel.labels.formats import FORMATS, write_labels
-
-    one_of("format", to, FORMATS)
-    if out.is_file() and not overwrite:
-        raise InputError(f"{out}: already exists; choose another name, or use --overwrite")
-    filled = labelling.fill(
-        run,
-        answers,
-        min_precision=min_precision,
-        images=images,
-        features=features,
-        feature_ids=feature_ids,
-        cache=cache,
-        device=device,
-    )
-    write_labels(filled.table, out, to, excel_safe=excel_safe)
-    say(f"wrote {out}: {filled.headline()}")
-
-
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (suggest, fill):
-        app.command()(cast("Any", command))
+    app.command()(cast("Any", suggest))

@@ -5,19 +5,20 @@ as the folder that ``train`` wrote, or as the :class:`Run` that it returned.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
-from partlabel.base.errors import one_of, warn
+from partlabel.base.errors import InputError, one_of, warn
 from partlabel.judging.completion import Completion, check_precision, complete_run
 from partlabel.judging.completion.more_images import holds_images_of
 from partlabel.judging.completion.plan import Plan, make_plan
 from partlabel.judging.suggestion import Goal, Suggestions, Unit, suggest_run
-from partlabel.judging.suggestion.filling import FilledIn, fill_in
+from partlabel.judging.suggestion.answered import AnsweredCompletion, complete_from_answers
 from partlabel.labels.formats import PathLike, ReadOptions
 from partlabel.training.opening import Labels, open_run, table_of
 from partlabel.training.run import Run
 
 
+@overload
 def complete(
     run: Run | PathLike,
     *,
@@ -30,14 +31,50 @@ def complete(
     feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
     device: str | None = None,
-) -> Completion:
+) -> Completion: ...
+
+
+@overload
+def complete(
+    run: Run | PathLike,
+    *,
+    answers: Labels,
+    min_precision: float = 0.95,
+    images: PathLike | None = None,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> AnsweredCompletion: ...
+
+
+def complete(
+    run: Run | PathLike,
+    *,
+    answers: Labels | None = None,
+    min_precision: float = 0.95,
+    guarantee: Literal["class", "pooled", "exact", "cross"] | None = None,
+    images: PathLike | None = None,
+    only_labelled: bool = False,
+    despite_shift: bool = False,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+) -> Completion | AnsweredCompletion:
     """Fill in the unknown labels of a run's own label file; known labels are never changed.
 
     A label is filled in only where labels that were reserved in training show, with a confidence of
     95%, that this share of such labels is correct. All other labels stay unknown.
 
+    With ``answers``, the answers to random questions are the test instead. Only present labels of
+    training images are then filled in, and all classes are tested together.
+
     Args:
         run: a finished run.
+        answers: answers to the questions of ``suggest(run, goal="promises")``, as a table or a
+            label file. ``guarantee``, ``only_labelled`` and ``despite_shift`` have no effect with
+            them, and are refused.
         min_precision: share of the labels filled in that must be correct.
         guarantee: the labels that it rests on: ``class`` for those of each class, ``pooled`` for
             those of all classes together; by default per class, and pooled for classes with too
@@ -54,10 +91,18 @@ def complete(
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
 
     Returns:
-        The completed table and the evidence for it; ``save(path)`` writes both.
+        The completed table and the evidence for it; ``save(path)`` writes both. With ``answers``,
+        the table has the answers too, and ``save(path)`` writes the table only.
     """
     if guarantee is not None:
         one_of("guarantee", guarantee, ("class", "pooled", "exact", "cross"))
+    if answers is not None:
+        if guarantee is not None or only_labelled or despite_shift:
+            raise InputError(
+                "--guarantee, --only-labelled and --despite-shift have no effect with --answers"
+            )
+        opened = open_run(run, images, cache, device, features, feature_ids)
+        return complete_from_answers(opened, table_of(answers, ReadOptions()), min_precision)
     opened, more = open_run(run, None, cache, device, features, feature_ids), None
     if opened.record.features is not None:
         opened = open_run(opened, images)
@@ -137,32 +182,3 @@ def suggest(
     for note in result.notes:
         warn(note)
     return result
-
-
-def fill(
-    run: Run | PathLike,
-    answers: Labels,
-    *,
-    min_precision: float = 0.95,
-    images: PathLike | None = None,
-    features: PathLike | None = None,
-    feature_ids: PathLike | None = None,
-    cache: PathLike | None = None,
-    device: str | None = None,
-) -> FilledIn:
-    """Fill in present labels where answers to questions drawn at random show that they are right.
-
-    Args:
-        run: the run that asked, see :func:`suggest` with ``goal="promises"``.
-        answers: the answers to its questions, as a table or a label file.
-        min_precision: share of the labels filled in that must be correct.
-        images: the folder of the images; None for the run's own.
-        features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
-        cache: folder of cached features.
-        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
-
-    Returns:
-        The labels of the run with the answers and the labels filled in, and what was shown.
-    """
-    opened = open_run(run, images, cache, device, features, feature_ids)
-    return fill_in(opened, table_of(answers, ReadOptions()), min_precision)

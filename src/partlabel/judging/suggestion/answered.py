@@ -1,5 +1,6 @@
 """Present labels filled in where answers to questions drawn at random show that they are right."""
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +11,12 @@ from partlabel.judging.suggestion.drawn import DrawnGuarantee, find_zone, guaran
 from partlabel.judging.suggestion.scored_training import score_training
 from partlabel.labels import MODEL, RANDOM, Details, LabelTable
 from partlabel.labels.cells import from_triples
+from partlabel.labels.formats import write_labels
 from partlabel.training.run import Run
 
 
 @dataclass(frozen=True, repr=False)
-class FilledIn:
+class AnsweredCompletion:
     """Labels with the answers, and with present labels of the model.
 
     Args:
@@ -28,7 +30,7 @@ class FilledIn:
     precision: float
 
     def __repr__(self) -> str:
-        return f"<FilledIn: {self.headline()}>"
+        return f"<AnsweredCompletion: {self.headline()}>"
 
     def headline(self) -> str:
         """How much is filled in, and what is guaranteed of it."""
@@ -41,8 +43,21 @@ class FilledIn:
             f"{100 * self.precision:g}% are correct, with a confidence of 95%"
         )
 
+    def save(
+        self, path: str | os.PathLike[str], format: str = "cells", *, excel_safe: bool = False
+    ) -> None:
+        """Write the table, in a format for label files.
 
-def fill_in(run: Run, answers: LabelTable, precision: float = 0.95) -> FilledIn:
+        Args:
+            excel_safe: whether names in a CSV file that a spreadsheet would run as formulas get an
+                apostrophe.
+        """
+        write_labels(self.table, path, format, excel_safe=excel_safe)
+
+
+def complete_from_answers(
+    run: Run, answers: LabelTable, precision: float = 0.95
+) -> AnsweredCompletion:
     """Fill in present labels of a run's training images. Known labels are never changed.
 
     Args:
@@ -73,7 +88,7 @@ def fill_in(run: Run, answers: LabelTable, precision: float = 0.95) -> FilledIn:
     present = np.ones(len(rows), dtype=np.int8)
     by_model = labels.with_cells(from_triples(rows, columns, present, labels.shape, details))
     table = labels.merge(given, conflict="theirs").merge(by_model, conflict="ours")
-    return FilledIn(table, guarantee, precision)
+    return AnsweredCompletion(table, guarantee, precision)
 
 
 def _aligned(answers: LabelTable, labels: LabelTable) -> LabelTable:

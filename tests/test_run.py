@@ -418,6 +418,20 @@ def test_errors_in_python_name_keyword_arguments(
     assert capsys.readouterr().err == f"error: {option}\n"
 
 
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("reserved no labels; train with --reserve 0.2", "reserve=0.2"),
+        ("train with --reserve 0.2.", "reserve=0.2"),
+        ("no --val 0", "val=0"),
+        ("--min-count 2, or --min-count 10", "min_count=2, min_count=10"),
+        ("--lr 1e-3 is too high", "lr"),
+    ],
+)
+def test_errors_in_python_have_the_whole_number(message: str, arguments: str) -> None:
+    assert str(InputError(message)) == f"{message} (in Python: {arguments})"
+
+
 def test_options_override_a_config_file_one_by_one() -> None:
     """Settings of the method that are not named stay; what becomes idle is left out."""
     config = {"method": "imcl", "options": {"k": 3, "lambda_y": 0.5}, "val": 0.2, "batch": 16}

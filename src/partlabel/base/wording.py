@@ -13,19 +13,9 @@ from contextlib import contextmanager
 _in_command = False
 
 _FLAGS = {  # options without a value
-    *("cache-pixels", "compile", "decay-all", "drop-empty", "estimates", "excel-safe", "landscape"),
-    *(
-        "despite-shift",
-        "only-labelled",
-        "overwrite",
-        "own-thresholds",
-        "reserved",
-        "resume",
-        "single",
-        "split-duplicates",
-        "strict",
-    ),
-    "tensorboard",
+    *("cache-pixels", "compile", "decay-all", "despite-shift", "drop-empty", "estimates"),
+    *("excel-safe", "landscape", "only-labelled", "overwrite", "own-thresholds", "reserved"),
+    *("resume", "single", "split-duplicates", "strict", "tensorboard"),
 }
 _ARGUMENTS = {
     "for": "goal",
@@ -38,10 +28,10 @@ _ARGUMENTS = {
     "unfreeze all": 'frozen="nothing"',
     "unfreeze last": 'frozen="lower"',
 }
-_VALUES = "absent|all|auto|best|last|lbfgs|linear|onecycle|plateau|sgd|unknown"
+_VALUES = "absent|all|auto|best|cross|exact|last|lbfgs|linear|onecycle|plateau|sgd|unknown"
 _OPTION = re.compile(
     rf"partlabel [a-z]+ [^`\n]*|(?<![\w-])--(?P<name>[a-z]+(?:-[a-z]+)*)"
-    rf"(?: (?P<value>{_VALUES}|0)(?![\w-])| (?P<key>\w+)(?==))?"
+    rf"(?: (?P<value>{_VALUES}|(?P<number>\d+(?:\.\d+)?))(?![\w-])| (?P<key>\w+)(?==))?"
 )
 
 
@@ -66,6 +56,8 @@ def worded(text: str) -> str:
     '--momentum has no effect without --optimizer sgd (in Python: momentum, optimizer="sgd")'
     >>> worded("--set alpha=x: must be a number; try `partlabel train --frozen`")
     '--set alpha=x: must be a number; try `partlabel train --frozen` (in Python: options["alpha"])'
+    >>> worded("train with --reserve 0.2 for --guarantee exact.")
+    'train with --reserve 0.2 for --guarantee exact. (in Python: reserve=0.2, guarantee="exact")'
     >>> with words_of_commands():
     ...     worded("go on with the same call and --resume")
     'go on with the same call and --resume'
@@ -78,12 +70,12 @@ def worded(text: str) -> str:
 
 
 def _as_argument(match: re.Match[str]) -> str:
-    name, value, key = match["name"], match["value"], match["key"]
+    name, value, key, number = match["name"], match["value"], match["key"], match["number"]
     if f"{name} {value}" in _ARGUMENTS:
         return _ARGUMENTS[f"{name} {value}"]
     argument = _ARGUMENTS.get(name, name.replace("-", "_"))
     if key is not None and name in ("set", "head-set"):
         return f'{argument}["{key}"]'
     if value is not None and "=" not in argument:
-        return f"{argument}={0 if value == '0' else json.dumps(value)}"
+        return f"{argument}={number or json.dumps(value)}"
     return f"{argument}=True" if name in _FLAGS else argument

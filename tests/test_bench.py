@@ -23,14 +23,8 @@ from partlabel.output.bench import read_spec, run_spec, tables
 from partlabel.output.bench.curves import draw_curves, plot_curves
 from partlabel.output.bench.jobs import label_shares
 from partlabel.output.bench.sheets import on_terminal
-from partlabel.output.bench.spec import (
-    Spec,
-    choices,
-    combinations,
-    edge_warnings,
-    read_table,
-    strategy_of,
-)
+from partlabel.output.bench.spec import Spec, choices, combinations, edge_warnings, strategy_of
+from partlabel.output.bench.spec_labels import read_table
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.run import Run

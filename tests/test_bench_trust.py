@@ -20,7 +20,8 @@ from partlabel.output.bench import read_spec, tables
 from partlabel.output.bench.jobs import usable_rows
 from partlabel.output.bench.label_bias import bias_notes
 from partlabel.output.bench.own_labels import SPEC, spec_for
-from partlabel.output.bench.spec import Spec, read_table
+from partlabel.output.bench.spec import Spec
+from partlabel.output.bench.spec_labels import read_table
 from partlabel.output.bench.uncertainty import draw_samples, sureness
 from partlabel.training.run import Run
 

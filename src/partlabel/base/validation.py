@@ -1,5 +1,6 @@
 """Problems that pydantic finds in files of users, in plain words."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,6 +26,11 @@ _MESSAGES = {
     "greater_than": "must be more than {gt:g}",
     "less_than_equal": "must be at most {le:g}",
     "less_than": "must be less than {lt:g}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
+    "enum": "must be {expected}",
+    "json_invalid": "is no valid JSON",
+    "too_long": "must have at most {max_length} entries",
     "too_short": "must have {min_length} or more entries",
     "literal_error": "must be {expected}",
     "extra_forbidden": "is not known here",
@@ -44,15 +50,20 @@ def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str, s
     (('spoons',), 'int_parsing', "must be a whole number, not 'many'")
     """
     first = error.errors()[0]
-    kind, context = first["type"], first.get("ctx", {})
+    return first["loc"], first["type"], in_words(first)
+
+
+def in_words(problem: Mapping[str, Any]) -> str:
+    """What is wrong, from one entry of the ``errors()`` of pydantic or FastAPI."""
+    kind, context = problem["type"], problem.get("ctx", {})
     message = _MESSAGES.get(kind)
     if message is None:
         own = context.get("error")  # of a check of ours
-        return first["loc"], kind, str(own) if own is not None else first["msg"]
-    return first["loc"], kind, message.format(**context) + _found(kind, first["input"])
+        return str(own or problem["msg"])
+    return message.format(**context) + _instead(kind, problem.get("input"))
 
 
-def _found(kind: str, value: Any) -> str:
+def _instead(kind: str, value: Any) -> str:
     """What was found instead, if it is short."""
     if kind in ("missing", "extra_forbidden", "too_short", "string_too_short", "invalid_key"):
         return ""

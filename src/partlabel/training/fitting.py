@@ -18,6 +18,7 @@ from partlabel.learning.methods import Method
 from partlabel.learning.teachers import TeacherScores
 from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.models.compilation import compile_backbone
+from partlabel.models.features import Bank
 from partlabel.models.features.evidence_inputs import EvidenceInputs
 from partlabel.models.heads import WithEvidence
 from partlabel.models.prediction import InputSource, collect_scores
@@ -143,31 +144,14 @@ def _fit(
         compile_backbone(model.backbone)
     rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
     table = without_drawn(selection.table.subset(rows))
-    broken: list[str] = []
-    keep = partial(_keep_backbone, run, model.backbone, train_images)
-    inputs: InputSource
-    if run.features is not None:
-        inputs = embedded_inputs(model, table, run.features, on_maps=keep)
-    else:
-        inputs = make_inputs(
-            model,
-            table,
-            [paths[int(row)] for row in rows],
-            settings,
-            execution,
-            broken.append,
-            bank=bank_for(settings, method, train_images),
-            on_note=monitor.note,
-            on_maps=keep,
-        )
     truth = by_humans(table)
+    bank = bank_for(settings, method, train_images)
+    inputs, broken = _inputs(run, record, model, selection, table, paths, monitor, bank=bank)
     if record.teachers:
         evidence = TeacherScores(run.teachers, table)
         _standardise(model, evidence, table.subset(np.arange(train_images)))
         monitor.note(describe_evidence(evidence, len(rows)))
         inputs = EvidenceInputs(inputs, evidence)
-    for message in broken:
-        monitor.warn(f"left out: {message}")
     examples = (
         Examples(table, inputs, np.arange(train_images)),
         Examples(truth, inputs, np.arange(train_images, len(rows))),
@@ -198,14 +182,56 @@ def _fit(
     progress = trainer.fit()
     run.write_log(progress.history)
     _note_wasted_epochs(progress, len(trainer.stages), monitor)
-    save_state(run.folder / "best.safetensors", model.trained_weights())
-    scores, judged = collect_scores(trainer.logits_of(model, trainer.val_set))
+    _write_outcome(run, record, trainer, progress, broken)
+
+
+def _inputs(
+    run: Run,
+    record: Record,
+    model: Classifier,
+    selection: Selection,
+    table: LabelTable,
+    paths: dict[int, Path],
+    monitor: Monitor,
+    *,
+    bank: Bank | None = None,
+    keep_maps: bool = False,
+) -> tuple[InputSource, list[str]]:
+    """Inputs for the training images and then the validation images; messages of broken ones."""
+    rows = np.concatenate([selection.train, selection.val])
+    keep = partial(_keep_backbone, run, model.backbone, len(selection.train))
+    if run.features is not None:
+        return embedded_inputs(model, table, run.features, on_maps=keep), []
+    broken: list[str] = []
+    inputs = make_inputs(
+        model,
+        table,
+        [paths[int(row)] for row in rows],
+        record.settings,
+        run.execution,
+        broken.append,
+        bank=Bank() if bank is None else bank,
+        on_note=monitor.note,
+        on_maps=keep,
+        keep_maps=keep_maps,
+    )
+    for message in broken:
+        monitor.warn(f"left out: {message}")
+    return inputs, broken
+
+
+def _write_outcome(
+    run: Run, record: Record, trainer: Trainer, progress: Progress, broken: list[str]
+) -> None:
+    """Write the weights that are kept, and the figures on the validation labels."""
+    save_state(run.folder / "best.safetensors", trainer.model.trained_weights())
+    scores, judged = collect_scores(trainer.logits_of(trainer.model, trainer.val_set))
     outcome = {
         "finished": True,
         "broken": broken + [trainer.broken[row] for row in sorted(trainer.broken)],
         "best_epoch": progress.best_epoch + 1,
         "best_val_mAP": progress.best if np.isfinite(progress.best) else None,
-        **decision_figures(scores, truth.dense(judged)),
+        **decision_figures(scores, trainer.val_set.table.dense(judged)),
     }
     run.write(record.model_copy(update=outcome))
 
@@ -219,28 +245,9 @@ def _fit_members(
     monitor: Monitor,
 ) -> None:
     """Train the members that ``auto`` chooses, and write the outcome."""
-    rows, train_images = np.concatenate([selection.train, selection.val]), len(selection.train)
-    table = selection.table.subset(rows)
-    broken: list[str] = []
-    keep = partial(_keep_backbone, run, model.backbone, train_images)
-    inputs: InputSource
+    table = selection.table.subset(np.concatenate([selection.train, selection.val]))
     model.to(find_device(run.execution.device))
-    if run.features is not None:
-        inputs = embedded_inputs(model, table, run.features, on_maps=keep)
-    else:
-        inputs = make_inputs(
-            model,
-            table,
-            [paths[int(row)] for row in rows],
-            record.settings,
-            run.execution,
-            broken.append,
-            on_note=monitor.note,
-            on_maps=keep,
-            keep_maps=True,
-        )
-    for message in broken:
-        monitor.warn(f"left out: {message}")
+    inputs, broken = _inputs(run, record, model, selection, table, paths, monitor, keep_maps=True)
     record = fit_members(run, record, model, selection, inputs, monitor)
     run.write(record.model_copy(update={"broken": broken}))
     sweep_trials(run.folder)

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from partlabel.base.errors import InputError
+from partlabel.base.validation import first_problem
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadOptions, read_options, read_with
@@ -90,15 +91,7 @@ def train(
     execution = _execution(settings)
     vectors = open_vectors(features, feature_ids)
     chosen = make_settings(**for_features(settings, has_features=vectors is not None))
-    if execution.cache_pixels and chosen.frozen != "nothing":
-        raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
-    if teachers and chosen.method == AUTO:
-        raise InputError("--teacher has no effect with --method auto; name another --method")
-    if execution.compile and vectors is not None:
-        raise InputError("--compile has no effect with --features: there is no network")
-    find_device(execution.device)  # refused before anything is read or written
-    if execution.tensorboard:
-        need_tensorboard()
+    _check_call(chosen, execution, has_teachers=bool(teachers), has_features=vectors is not None)
     path = None if isinstance(labels, LabelTable) else Path(labels)
     if isinstance(labels, LabelTable):
         table = labels
@@ -143,6 +136,21 @@ def train(
     return run
 
 
+def _check_call(
+    settings: Settings, execution: Execution, *, has_teachers: bool, has_features: bool
+) -> None:
+    """Refuse what cannot work or has no effect, before anything is read or written."""
+    if execution.cache_pixels and settings.frozen != "nothing":
+        raise InputError("--cache-pixels has no effect with --frozen or --unfreeze last")
+    if has_teachers and settings.method == AUTO:
+        raise InputError("--teacher has no effect with --method auto; name another --method")
+    if execution.compile and has_features:
+        raise InputError("--compile has no effect with --features: there is no network")
+    find_device(execution.device)
+    if execution.tensorboard:
+        need_tensorboard()
+
+
 def _new_record(
     run: Run, settings: Settings, selection: Selection, images: Location | None, digest: str
 ) -> Record:
@@ -169,8 +177,8 @@ def _execution(settings: dict[str, Any]) -> Execution:
     try:
         return Execution(**{name: settings.pop(name) for name in names})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{first['loc'][0]} = {first.get('input')!r}: {first['msg']}") from None
+        where, _, message = first_problem(error)
+        raise InputError(f"{where[0]}: {message}") from None
 
 
 def _digest(table: LabelTable) -> str:

@@ -36,13 +36,11 @@ from partlabel.output.bench.spec import (
     choices,
     combinations,
     edge_warnings,
-    has_folds,
-    labels_of,
     read_spec,
-    read_table,
     settings_of,
     start_of,
 )
+from partlabel.output.bench.spec_labels import has_folds, labels_of, read_table
 from partlabel.output.bench.tables import Tables, tables
 from partlabel.training.embedded import open_vectors
 from partlabel.training.selection import by_humans

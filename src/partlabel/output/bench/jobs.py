@@ -28,7 +28,8 @@ from partlabel.metrics import by_annotations, evaluate
 from partlabel.metrics.resampling import resampled_map
 from partlabel.output.bench.label_bias import WHOLE, whole_rows
 from partlabel.output.bench.results import Result, name_of_labels
-from partlabel.output.bench.spec import FULL, Spec, read_table, strategy_of
+from partlabel.output.bench.spec import FULL, Spec, strategy_of
+from partlabel.output.bench.spec_labels import read_table
 from partlabel.output.bench.uncertainty import RESAMPLED, TEST_IMAGES, draw_samples
 from partlabel.training.run import Run
 from partlabel.training.train import train

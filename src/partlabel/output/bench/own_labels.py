@@ -4,7 +4,8 @@ from pathlib import Path
 
 from partlabel.base.errors import FileError, InputError
 from partlabel.labels.formats import ReadOptions
-from partlabel.output.bench.spec import Spec, labels_of, read_spec
+from partlabel.output.bench.spec import Spec, read_spec
+from partlabel.output.bench.spec_labels import labels_of
 from partlabel.training.embedded import PathLike
 from partlabel.training.selection import by_humans, has_both_kinds
 

@@ -26,7 +26,8 @@ from partlabel.labels import CHOSEN, PRESENT, RANDOM, Details, LabelTable, simul
 from partlabel.labels.cells import from_triples
 from partlabel.output.bench.jobs import Setup, end_with, use_threads
 from partlabel.output.bench.results import Result
-from partlabel.output.bench.spec import Spec, Strategy, Way, read_table
+from partlabel.output.bench.spec import Spec, Strategy, Way
+from partlabel.output.bench.spec_labels import read_table
 from partlabel.training.run import Run
 from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError

@@ -9,7 +9,8 @@ from partlabel.images.folder import ImageFiles
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.groups import Groups
 from partlabel.output.bench.jobs import Setup
-from partlabel.output.bench.spec import Spec, labels_of
+from partlabel.output.bench.spec import Spec
+from partlabel.output.bench.spec_labels import labels_of
 from partlabel.training.arguments import make_settings
 from partlabel.training.embedded import for_features, open_vectors
 from partlabel.training.selection import find_files

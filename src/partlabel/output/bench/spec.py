@@ -5,27 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from partlabel.base.errors import FileError, one_of
-from partlabel.base.randomness import key, keys, uniform
 from partlabel.base.validation import first_problem
 from partlabel.judging.suggestion import STRATEGIES
-from partlabel.labels import LabelTable, simulate
-from partlabel.labels.formats import ReadOptions, read_with
-from partlabel.labels.groups import Groups
+from partlabel.labels import simulate
+from partlabel.labels.formats import ReadOptions
 from partlabel.learning.methods import METHODS
 from partlabel.output.bench.tables import FIGURES
 from partlabel.training.arguments import make_settings
-from partlabel.training.auto.folds import make_folds
 from partlabel.training.embedded import PathLike, for_features
 from partlabel.training.settings import AUTO
 
 FULL = "full"  # the strategy that hides no label
 _NO_START = "none"  # an entry's start, where the spec has one
-_TEST = 0.2  # share of test images, if a table has no splits
 
 Grid = dict[str, list[Any]]  # the values to try for each setting
 Grids = Annotated[
@@ -232,37 +227,6 @@ def _check_rounds(path: Path, spec: Spec) -> None:
         raise FileError(path, "rounds need one method, and nothing to choose")
     if FULL in [strategy.strategy for strategy in spec.strategies]:
         raise FileError(path, "rounds need a strategy that hides labels")
-
-
-def labels_of(spec: Spec) -> LabelTable:
-    """The labels, as they are in their file."""
-    return read_with(spec.labels, spec.reading).table
-
-
-def read_table(spec: Spec, seed: int, groups: Groups | None = None) -> LabelTable:
-    """The labels. If they have no splits, some images are drawn for testing.
-
-    They are a fifth of the images, the same for all seeds; or, if the spec has folds, another part
-    of the images for each seed.
-
-    Args:
-        groups: images that belong together, and are on one side of a split that is drawn.
-    """
-    table = labels_of(spec)
-    if table.splits is not None:
-        return table
-    if spec.folds is not None:
-        fold = spec.seeds.index(seed) % spec.folds
-        test = make_folds(table, spec.folds, 0, groups) == fold
-    else:
-        test = uniform(key(0, "test"), keys(table.ids)) < _TEST
-        test = test if groups is None else test[groups.first]
-    return table.with_splits(np.where(test, spec.test_split, spec.split).tolist())
-
-
-def has_folds(spec: Spec) -> bool:
-    """Whether each seed tests on other images."""
-    return spec.folds is not None and labels_of(spec).splits is None
 
 
 class Combination(NamedTuple):

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
 from partlabel.base.errors import InputError, JobError
+from partlabel.base.validation import in_words
 from partlabel.output.review.file_routes import add_export, add_pictures
 from partlabel.output.review.guard import App, Guard
 from partlabel.output.review.label_routes import add_boards, add_classes, add_state
@@ -66,7 +67,7 @@ def _add_errors(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return JSONResponse({"message": f"{where}: {first['msg']}"}, 422)
+        return JSONResponse({"message": f"{where}: {in_words(first)}"}, 422)
 
     kinds: list[tuple[type[Exception], int]] = [
         (LoadingError, 503),

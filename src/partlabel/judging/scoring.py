@@ -249,14 +249,14 @@ def _labelled(run: Run, scored: Scored, threshold: float | None) -> LabelTable:
     The run's own thresholds are scores of the network. One that is given is compared with the
     scores that are shown.
     """
-    record, shown = run.record.calibration, scored
+    record, calibrated = run.record.calibration, scored
     if record is not None:
-        shown = Scored(scored.table, record.open().probabilities(scored.scores), scored.broken)
+        calibrated = Scored(scored.table, record.open().probabilities(scored.scores), scored.broken)
     if threshold is None:
         present = scored.scores >= own_thresholds(run)
     else:
-        present = shown.scores >= threshold
-    return filled_table(shown, np.where(present, 1, -1).astype(np.int8))
+        present = calibrated.scores >= threshold
+    return filled_table(calibrated, np.where(present, 1, -1).astype(np.int8))
 
 
 def own_thresholds(run: Run) -> Scores:

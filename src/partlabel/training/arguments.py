@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from partlabel.base.choices import DEFAULT_BACKBONE, WHOLE_BATCH
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_of
+from partlabel.base.validation import first_problem
 from partlabel.learning.extensions import UsesSide
 from partlabel.learning.methods import METHODS, Method
 from partlabel.models.backbones import default_size
@@ -71,9 +72,8 @@ def _validated(values: Mapping[str, Any]) -> Settings:
     try:
         return Settings(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InputError(f"{name} = {first.get('input')!r}: {first['msg']}") from None
+        where, _, message = first_problem(error)
+        raise InputError(f"{'.'.join(map(str, where))}: {message}") from None
 
 
 def _check_types(arguments: Mapping[str, Any]) -> None:
@@ -293,7 +293,7 @@ def _read_value(name: str, value: Any, kind: TypeAdapter[Any]) -> Any:
         try:
             return kind.validate_python(read(value) if isinstance(value, str) else value)
         except ValidationError as error:
-            message = message or error.errors()[0]["msg"]
+            message = message or first_problem(error)[2]
         except ValueError:
             continue
     raise InputError(f"{name}={value}: {message}")

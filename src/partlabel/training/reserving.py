@@ -180,8 +180,8 @@ def numbers_to_reserve(
     total = known.sum(axis=0)
     if share is None:
         wanted = unknown.sum(axis=0) * (total >= _FEW)
-        found = min(float((wanted * part).sum()) for part in (rates, 1 - rates))
-        ratio = _needed() / max(found, 1.0)
+        expected = min(float((wanted * part).sum()) for part in (rates, 1 - rates))
+        ratio = _needed() / max(expected, 1.0)
         number = np.minimum(ratio * wanted, _MOST * total)
     else:
         number = share * total * (unknown.sum(axis=0) > 0)

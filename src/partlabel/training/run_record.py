@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
+from partlabel.base.validation import first_problem
 from partlabel.metrics.calibration import Calibration, balanced_thresholds, calibrate
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.auto.members import MemberRecord
@@ -191,8 +192,8 @@ def _checksum(content: dict[str, Any]) -> str:
 def first_line(error: Exception) -> str:
     """The first line of what an error says."""
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        where, _, message = first_problem(error)
+        return f"{'.'.join(map(str, where))}: {message}"
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 

@@ -74,10 +74,10 @@ def unfreeze(
     _write(folder, {"asked": asked, "kept": None})
     search = {name: getattr(settings, name) for name in ("budget", "folds", "single")}
     shared = {name: getattr(settings, name) for name in _SHARED}
-    given = None if groups is None else _group_file(groups, ids, parts / "given.csv")
+    group_file = None if groups is None else _group_file(groups, ids, parts / "given.csv")
     frozen = train(
         parts / "frozen",
-        **_given(search | shared | {"group": given}),
+        **_given(search | shared | {"group": group_file}),
         method=AUTO,
         frozen="all",
         split_duplicates=settings.split_duplicates,
@@ -99,11 +99,11 @@ def describe(folder: Path) -> str:
     if not outcome.get("kept"):
         return ""
     scores = outcome.get("val_mAP") or {}
-    told = ", ".join(
+    text = ", ".join(
         f"{name} {'-' if score is None else format(100 * score, '.2f')}"
         for name, score in scores.items()
     )
-    return f"kept: {outcome['kept']} (validation mAP: {told})"
+    return f"kept: {outcome['kept']} (validation mAP: {text})"
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,28 +96,32 @@ def assess(
         precision, basis: see :func:`guarantee.find_guarantees`.
         kind: see :func:`held_labels.gather`.
     """
-    found = gather(run, scored, kind)
+    evidence = gather(run, scored, kind)
     first = None
-    if found.kind == "exact":
-        first = Held(found.calibration.logits(found.choosing.scores), found.choosing.labels)
+    if evidence.kind == "exact":
+        first = Held(
+            evidence.calibration.logits(evidence.choosing.scores), evidence.choosing.labels
+        )
     scopes = [
         Scope(population, find_guarantees(first, population, precision, basis))
-        for population in populations(run.selection, found, run.settings.seed, scored.table)
+        for population in populations(run.selection, evidence, run.settings.seed, scored.table)
     ]
-    known = found.tested != 0
-    present = found.tested[known] == PRESENT
-    decided = scopes[0].guarantees.decide(found.logits)[known] if scopes else np.zeros(known.sum())
+    known = evidence.tested != 0
+    present = evidence.tested[known] == PRESENT
+    decided = (
+        scopes[0].guarantees.decide(evidence.logits)[known] if scopes else np.zeros(known.sum())
+    )
     return Assessment(
         precision,
-        found,
+        evidence,
         scopes,
         reliability(scored.scores[known], present),
-        reliability(expit(found.logits[known]), present),
+        reliability(expit(evidence.logits[known]), present),
         {
             value: float(np.mean(decided == value)) if len(decided) else 0.0
             for value in (PRESENT, ABSENT)
         },
-        expected_share(found.logits, known),
+        expected_share(evidence.logits, known),
     )
 
 
@@ -129,14 +133,14 @@ def assess_new_images(run: Run, scored: Scored, precision: float) -> tuple[Guara
         scored: the scores of all images of the run.
         precision: share of the answers that must be right.
     """
-    found = gather(run, scored, "exact")
-    tests = found.tested != 0
+    evidence = gather(run, scored, "exact")
+    tests = evidence.tested != 0
     names = keys(scored.table.ids)[:, None], keys(scored.table.classes)
     draws = uniform(key(run.settings.seed, "equal ratios"), *names)
     groups = np.zeros(len(tests), dtype=np.int64)
-    population = Population(found.logits, found.tested, ~tests, draws, groups, "image")
-    first = Held(found.calibration.logits(found.choosing.scores), found.choosing.labels)
-    return find_guarantees(first, population, precision), found.calibration
+    population = Population(evidence.logits, evidence.tested, ~tests, draws, groups, "image")
+    first = Held(evidence.calibration.logits(evidence.choosing.scores), evidence.choosing.labels)
+    return find_guarantees(first, population, precision), evidence.calibration
 
 
 def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> Share:

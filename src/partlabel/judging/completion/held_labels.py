@@ -155,23 +155,23 @@ def _tagged(known: LabelTable) -> Mask:
     """[n] images with a present label of an origin that noted presences of this class only."""
     cells = known.cells
     tags = (cells.values == PRESENT) & ~may_test(known)
-    found = np.zeros(len(known), dtype=np.bool_)
-    found[cells.rows[tags]] = True
-    return found
+    tagged = np.zeros(len(known), dtype=np.bool_)
+    tagged[cells.rows[tags]] = True
+    return tagged
 
 
 def populations(
-    selection: Selection, found: Evidence, seed: int, table: LabelTable | None = None
+    selection: Selection, evidence: Evidence, seed: int, table: LabelTable | None = None
 ) -> list[Population]:
     """The labels to fill in with those that test them: drawn by label, and by image.
 
     Args:
         selection: what a run was trained and validated on.
-        found: its labels that test.
+        evidence: its labels that test.
         seed: of the draws that make ratios equal.
         table: the images of the selection, and after them others; None for those alone.
     """
-    known, unknown = table or selection.known, found.unknown & ~found.tagged[:, None]
+    known, unknown = table or selection.known, evidence.unknown & ~evidence.tagged[:, None]
     names = keys(known.ids)[:, None], keys(known.classes)
     draws = uniform(key(seed, "equal ratios"), *names)
     groups = image_groups(selection.known)
@@ -179,9 +179,9 @@ def populations(
     by_label = np.zeros_like(unknown)
     if not len(selection.reserved):
         used = np.zeros(len(known), dtype=np.bool_)
-        used[selection.train if found.kind == "cross" else selection.used] = True
+        used[selection.train if evidence.kind == "cross" else selection.used] = True
         part = unknown & used[:, None]
-        by_label = part & _tested_alone(part, found.tested != 0, of_image, groups.random)
+        by_label = part & _tested_alone(part, evidence.tested != 0, of_image, groups.random)
     result = []
     pairs: tuple[tuple[Unit, Mask, Mask], ...] = (
         ("cell", by_label, _same_strata(by_label, of_image)),
@@ -189,8 +189,8 @@ def populations(
     )
     for unit, cells, tests in pairs:
         if cells.any():
-            labels = np.where(tests, found.tested, 0).astype(np.int8)
-            result.append(Population(found.logits, labels, cells, draws, of_image, unit))
+            labels = np.where(tests, evidence.tested, 0).astype(np.int8)
+            result.append(Population(evidence.logits, labels, cells, draws, of_image, unit))
     return result
 
 

@@ -131,8 +131,8 @@ class Completion:
                 limit = scope.guarantees.of(group.value)[group.classes[0]].limit
                 filled = int(group.cells.sum())
                 row = np.array([len(group.classes), filled, limit.right, limit.tested])
-                place = group.value, group.basis, unit
-                numbers[place] = numbers.get(place, np.zeros(4, dtype=np.int64)) + row
+                line = group.value, group.basis, unit
+                numbers[line] = numbers.get(line, np.zeros(4, dtype=np.int64)) + row
         rows = []
         for (value, basis, unit), (classes, filled, right, tested) in numbers.items():
             tests = "each class on its own" if basis == "class" else "classes together"
@@ -230,8 +230,8 @@ def recall_at_least(scope: Scope, j: int, value: int, guarantee: Guarantee) -> f
     """
     labels, scores = scope.population.labels[:, j], scope.population.scores[:, j]
     ours = labels == value
-    found = int((value * scores[ours] >= guarantee.limit.threshold).sum())
-    return at_least(found, int(ours.sum()), ERROR / guarantee.limit.tests)
+    accepted = int((value * scores[ours] >= guarantee.limit.threshold).sum())
+    return at_least(accepted, int(ours.sum()), ERROR / guarantee.limit.tests)
 
 
 def prevalence(scope: Scope, j: int) -> tuple[float, float]:

@@ -141,7 +141,7 @@ def _mixed(chosen: list[Question], drawn: list[Question]) -> list[Question]:
     places = [
         ((i + 0.5) / len(part), one) for part in (chosen, drawn) for i, one in enumerate(part)
     ]
-    return [one for _, one in sorted(places, key=lambda place: place[0])]
+    return [one for _, one in sorted(places, key=lambda pair: pair[0])]
 
 
 def _check(budget: int, per: str, goal: str, strategy: str, cost: float | None) -> None:

@@ -18,18 +18,18 @@ def allot(budget: int, weights: Floats, available: Counts) -> Counts:
     >>> allot(10, np.array([1.0, 1.0, 2.0]), np.array([9, 9, 3])).tolist()
     [4, 3, 3]
     """
-    given = np.zeros(len(weights), dtype=np.int64)
+    shares = np.zeros(len(weights), dtype=np.int64)
     weights = np.maximum(weights.astype(np.float64), 1e-12)
-    while (rest := min(budget, int(available.sum())) - int(given.sum())) > 0:
-        open_classes = given < available
+    while (rest := min(budget, int(available.sum())) - int(shares.sum())) > 0:
+        open_classes = shares < available
         share = np.where(open_classes, weights, 0.0)
         wanted = rest * share / share.sum()
-        more = np.minimum(np.floor(wanted).astype(np.int64), available - given)
+        more = np.minimum(np.floor(wanted).astype(np.int64), available - shares)
         if not more.any():  # less than one each: the largest remainders
             first = np.argsort(-np.where(open_classes, wanted, -1.0), kind="stable")[:rest]
             more[first] = open_classes[first]
-        given += more
-    return given
+        shares += more
+    return shares
 
 
 def rarity(present: Counts) -> Floats:

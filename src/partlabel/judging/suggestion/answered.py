@@ -68,9 +68,9 @@ def complete_from_answers(
     if not 0 < precision < 1:
         raise InputError(f"a precision of {precision:g}: must lie between 0 and 1")
     labels, scored = run.selection.labels, score_training(run)
-    given = _aligned(answers, labels)
+    aligned = _aligned(answers, labels)
     images, names = scored.table.ids, scored.table.classes
-    of_run = given.with_classes(names).subset(labels.ids.find(images))
+    of_run = aligned.with_classes(names).subset(labels.ids.find(images))
     zone = find_zone(scored).with_answers(of_run)
     if not zone.answers.any():
         raise InputError(
@@ -87,7 +87,7 @@ def complete_from_answers(
     )
     present = np.ones(len(rows), dtype=np.int8)
     by_model = labels.with_cells(from_triples(rows, columns, present, labels.shape, details))
-    table = labels.merge(given, conflict="theirs").merge(by_model, conflict="ours")
+    table = labels.merge(aligned, conflict="theirs").merge(by_model, conflict="ours")
     return AnsweredCompletion(table, guarantee, precision)
 
 

@@ -173,16 +173,16 @@ def _rounds(setup: Setup, campaign: Campaign) -> Iterator[Result]:
     folder, answered = setup.out / campaign.name, 0
     labels, run = None, Run(setup.out / campaign.start)
     for number, questions in enumerate([*(way.answers or rounds.answers), 0]):
-        place, file = folder / f"{number}.labels.arrow", folder / f"{number}.json"
+        labels_file, file = folder / f"{number}.labels.arrow", folder / f"{number}.json"
         if not file.is_file():
             if labels is not None:
                 run = _train(setup, labels, folder / f"{number}.run", campaign.seed)
             labels, figures = _round(run, truth, spec, way, questions)
             folder.mkdir(parents=True, exist_ok=True)
-            labels.save(place)
+            labels.save(labels_file)
             with atomic_file(file) as stream:
                 stream.write(json.dumps(figures).encode())
-        labels, figures = LabelTable.open(place), json.loads(file.read_text())
+        labels, figures = LabelTable.open(labels_file), json.loads(file.read_text())
         yield _line(campaign) | {
             **figures,
             "answers": answered,

@@ -38,8 +38,8 @@ def find_groups(
         paths = find_files(table, ImageFiles(spec.images), rows)
         files = [paths[row] for row in rows.tolist()]
     execution = Execution() if cache is None else Execution.model_validate({"cache": cache})
-    found = near_duplicates(table.subset(rows), files, vectors, settings, execution, say)
-    return found.among(rows, len(table))
+    duplicates = near_duplicates(table.subset(rows), files, vectors, settings, execution, say)
+    return duplicates.among(rows, len(table))
 
 
 def write_groups(setup: Setup) -> None:

@@ -143,14 +143,14 @@ def read_spec(
     except OSError as error:
         raise FileError(path, f"cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        place, _, message = first_problem(error)
-        raise FileError(path, message, ".".join(map(str, place))) from None
+        location, _, message = first_problem(error)
+        raise FileError(path, message, ".".join(map(str, location))) from None
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise FileError(path, f"not a spec: {error}") from error
     _check_entries(path, spec if features is None else spec.model_copy(update={"features": "-"}))
     _check_figures(path, spec)
     _check_rounds(path, spec)
-    given = {
+    overrides = {
         "labels": labels,
         "images": images,
         "features": features,
@@ -158,7 +158,7 @@ def read_spec(
     }
     files = {
         name: str(path.parent / getattr(spec, name) if value is None else value)
-        for name, value in given.items()
+        for name, value in overrides.items()
         if value is not None or getattr(spec, name)
     }
     if features is not None and feature_ids is None:

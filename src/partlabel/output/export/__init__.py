@@ -124,9 +124,9 @@ def _export_tasks(run: Run, out: Path, target: Target, options: ExportOptions) -
     scored, record = score(run, run.selection.known), run.record.calibration
     raw = logits(scored.scores)
     decided = (raw >= decisions.present).astype(np.int8) - (raw <= decisions.absent)
-    shown = scored.scores if record is None else record.open().probabilities(scored.scores)
+    probabilities = scored.scores if record is None else record.open().probabilities(scored.scores)
     version = f"partlabel {VERSION} {run.folder.resolve().name}"
-    paths = write_project(scored.table, shown, decided.astype(np.int8), out, version)
+    paths = write_project(scored.table, probabilities, decided.astype(np.int8), out, version)
     notes = [] if decisions.guaranteed else [f"no guarantee: {decisions.without}"]
     return Exported(target.name, paths, notes)
 

@@ -128,8 +128,8 @@ def _compare(package: Package, content: bytes) -> float:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     example = package.example(3)
-    given = example if package.takes_features else example.permute(0, 2, 3, 1).contiguous()
-    answers = session.run(list(OUTPUTS), {session.get_inputs()[0].name: given.numpy()})
+    model_input = example if package.takes_features else example.permute(0, 2, 3, 1).contiguous()
+    answers = session.run(list(OUTPUTS), {session.get_inputs()[0].name: model_input.numpy()})
     with torch.no_grad():
         own: tuple[Tensor, ...] = package.deployed(example)
     difference = float(np.abs(answers[0] - own[0].numpy()).max())

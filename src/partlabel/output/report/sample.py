@@ -208,9 +208,9 @@ def _with_held(scores: RunScores, held: HeldLabels | None) -> RunScores:
             f"{scores.run.folder}: has no scores of models that were not trained on an image; "
             "train it with --method auto too, or both with images to validate on (--val 0.2)"
         )
-    place = np.empty(int(folds.rows.max()) + 1, dtype=np.int64)
-    place[folds.rows] = np.arange(len(folds.rows))
-    return replace(scores, held=folds.scores[place[held.rows]])
+    position = np.empty(int(folds.rows.max()) + 1, dtype=np.int64)
+    position[folds.rows] = np.arange(len(folds.rows))
+    return replace(scores, held=folds.scores[position[held.rows]])
 
 
 def draw(table: LabelTable, most: int) -> NDArray[np.int64]:

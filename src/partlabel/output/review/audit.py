@@ -142,8 +142,8 @@ class Audit:
             self.answers.pop(row, None)
             return
         # skipped by one of the reviewers, or in conflict: wrong
-        said = {one.verdict.value for one in standing(random).latest}
-        self.answers[row] = said == {side_of(self.drawn[row])}
+        values = {one.verdict.value for one in standing(random).latest}
+        self.answers[row] = values == {side_of(self.drawn[row])}
 
     def waits(self, row: int) -> bool:
         """Whether a label was drawn and has no answer."""

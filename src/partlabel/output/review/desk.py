@@ -67,8 +67,8 @@ class Desk(JudgedLabels):
             if order == OrderName.SIMILAR and not examples:
                 examples = self.examples(name)
             priority = ORDERS[order](self._class_labels(name, examples))
-            shown = [row for row in {*seen, *drawn} if 0 <= row < len(self.images)]
-            priority[shown] = -np.inf
+            left_out = [row for row in {*seen, *drawn} if 0 <= row < len(self.images)]
+            priority[left_out] = -np.inf
             rows = first(priority, size - len(drawn)).tolist()
             # mixed in at places that depend on nothing but the images
             places = uniform(key(self.seed, "place", name), self.image_keys[drawn]).tolist()
@@ -79,12 +79,14 @@ class Desk(JudgedLabels):
     def examples(self, name: str) -> list[int]:
         """Images that are known to have a class, those of reviewers first."""
         with self.lock:
-            said = {image: one.value for image, one in self.standings.of_class(name)}
-            rows = [self.row_of[image] for image, value in said.items() if value == Value.PRESENT]
+            verdicts = {image: one.value for image, one in self.standings.of_class(name)}
+            rows = [
+                self.row_of[image] for image, value in verdicts.items() if value == Value.PRESENT
+            ]
             known = [
                 row
                 for row in np.flatnonzero(self.known(name) == PRESENT).tolist()
-                if self.images[row] not in said
+                if self.images[row] not in verdicts
             ]
             return [*rows, *known][:MOST_EXAMPLES]
 

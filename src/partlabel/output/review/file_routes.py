@@ -31,8 +31,8 @@ def add_pictures(app: FastAPI, session: Session) -> None:
         """The images whose name has a text in it."""
         names = session.desk.images
         rows = [row for row, name in enumerate(names) if text.lower() in name.lower()]
-        found = [messages.Found(row=row, image=names[row]) for row in rows[:limit]]
-        return messages.FoundImages(total=len(rows), images=found)
+        images = [messages.Found(row=row, image=names[row]) for row in rows[:limit]]
+        return messages.FoundImages(total=len(rows), images=images)
 
     @app.get("/api/images/{row}", responses=PROBLEMS)
     def picture(row: RowInPath, text: Filter = "", limit: Limit = 300) -> messages.Picture:
@@ -86,8 +86,8 @@ def _similar(session: Session, content: bytes) -> messages.FoundImages:
         file.flush()
         vector = session.model().embed(Path(file.name))
     rows = features.nearest(vector, 12).tolist()
-    found = [messages.Found(row=row, image=desk.images[row]) for row in rows]
-    return messages.FoundImages(total=len(found), images=found)
+    images = [messages.Found(row=row, image=desk.images[row]) for row in rows]
+    return messages.FoundImages(total=len(images), images=images)
 
 
 def add_export(app: FastAPI, session: Session) -> None:

@@ -108,9 +108,9 @@ class Guard:
         if headers.get("host", "").lower() not in self.hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "There is no such host here.", nothing
         method, path = scope["method"], scope["path"]
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        if path == "/" and method == "GET" and given:
-            if not hmac.compare_digest(given[0].encode(), self.token.encode()):
+        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        if path == "/" and method == "GET" and tokens:
+            if not hmac.compare_digest(tokens[0].encode(), self.token.encode()):
                 return HTTPStatus.FORBIDDEN, _REFUSED, nothing
             cookie = f"{self.name}={self._secret}; Path=/; HttpOnly; SameSite=Strict"
             to = [(b"location", b"/"), (b"set-cookie", cookie.encode())]

@@ -121,13 +121,13 @@ def add_boards(app: FastAPI, session: Session) -> None:
         desk = session.desk
         with desk.lock:
             pairs = desk.open_suspects()
-            shown = [desk.cell(name, row) for row, name in pairs[start : start + limit]]
+            cells = [desk.cell(name, row) for row, name in pairs[start : start + limit]]
             differing = [
                 desk.cell(name, desk.row_of[image])
                 for name, image, one in desk.standings.all()
                 if one.conflict
             ]
-        return messages.SuspectList(total=len(pairs), conflicts=differing[:limit], suspects=shown)
+        return messages.SuspectList(total=len(pairs), conflicts=differing[:limit], suspects=cells)
 
 
 def add_classes(app: FastAPI, session: Session) -> None:

@@ -117,8 +117,10 @@ def fit(
         return float(value), np.concatenate([x.T @ slope + penalty, ends])
 
     first = np.concatenate([start.weights, [start.bias, start.scale]])
-    found = minimize(cost, first, jac=True, method="L-BFGS-B", options={"maxiter": _ITERATIONS}).x
-    return Head(found[:size], float(found[size]), float(found[size + 1]))
+    solution = minimize(
+        cost, first, jac=True, method="L-BFGS-B", options={"maxiter": _ITERATIONS}
+    ).x
+    return Head(solution[:size], float(solution[size]), float(solution[size + 1]))
 
 
 @dataclass

@@ -58,8 +58,8 @@ class Order(Protocol):
         """[n] the priorities; higher comes first."""
 
 
-def _only(shown: NDArray[np.bool_], priority: NDArray[np.generic]) -> Priority:
-    return np.where(shown, priority.astype(np.float64), -np.inf)
+def _only(eligible: NDArray[np.bool_], priority: NDArray[np.generic]) -> Priority:
+    return np.where(eligible, priority.astype(np.float64), -np.inf)
 
 
 def doubtful(labels: ClassLabels) -> Priority:
@@ -118,10 +118,10 @@ def first(priority: Priority, number: int) -> NDArray[np.int64]:
     >>> first(np.array([0.1, -np.inf, 0.7, 0.1]), 3).tolist()
     [2, 0, 3]
     """
-    shown = np.flatnonzero(priority > -np.inf)
+    rows = np.flatnonzero(priority > -np.inf)
     if number < 1:
-        return shown[:0]
-    if len(shown) > number:
-        least = np.partition(priority[shown], len(shown) - number)[len(shown) - number]
-        shown = shown[priority[shown] >= least]
-    return shown[np.argsort(-priority[shown], kind="stable")][:number]
+        return rows[:0]
+    if len(rows) > number:
+        least = np.partition(priority[rows], len(rows) - number)[len(rows) - number]
+        rows = rows[priority[rows] >= least]
+    return rows[np.argsort(-priority[rows], kind="stable")][:number]

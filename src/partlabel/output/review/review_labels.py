@@ -114,6 +114,6 @@ class ReviewLabels:
         """The label of one cell in the file."""
         cells = self.table.cells
         start, end = int(cells.starts[row]), int(cells.starts[row + 1])
-        place = start + int(np.searchsorted(cells.columns[start:end], column))
-        found = place < end and int(cells.columns[place]) == column
-        return int(cells.values[place]) if found else 0
+        position = start + int(np.searchsorted(cells.columns[start:end], column))
+        is_stored = position < end and int(cells.columns[position]) == column
+        return int(cells.values[position]) if is_stored else 0

@@ -85,12 +85,12 @@ def _scores(
     completed = completion.table
     rows, columns = completed.ids.find(table.ids), completed.classes.find(table.classes)
     here, both = np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0)
-    place, source = np.ix_(here, both), np.ix_(rows[here], columns[both])
+    target, source = np.ix_(here, both), np.ix_(rows[here], columns[both])
     cells = completed.cells
     filled = np.zeros(completed.shape, dtype=np.int8)
     by_model = cells.sources_or_human() == MODEL
     filled[cells.rows[by_model], cells.columns[by_model]] = cells.values[by_model]
-    scores[place], decided[place] = completed.scores()[source], filled[source]
+    scores[target], decided[target] = completed.scores()[source], filled[source]
     others = np.flatnonzero(rows < 0)
     if len(others):
         classes = table.classes.find(run.record.classes)
@@ -131,9 +131,9 @@ def _suspects(
     cells = table.cells
     against = -cells.values * np.nan_to_num(logits(scores[cells.columns, cells.rows]))
     limit = max(math.log(precision / (1 - precision)), 0.0)
-    found = np.flatnonzero((cells.values != 0) & (against > limit))
-    found = found[np.argsort(-against[found], kind="stable")]
-    return np.stack([cells.rows[found], cells.columns[found]], axis=1).astype(np.int64)
+    order = np.flatnonzero((cells.values != 0) & (against > limit))
+    order = order[np.argsort(-against[order], kind="stable")]
+    return np.stack([cells.rows[order], cells.columns[order]], axis=1).astype(np.int64)
 
 
 def _why_not(run: Run) -> str:

@@ -32,19 +32,19 @@ def make_folds(table: LabelTable, number: int, seed: int, groups: Groups | None 
     """
     draws = uniform(key(seed, "folds"), keys(table.ids))
     order = np.argsort(draws, kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
     folds = np.full(len(table), -1, dtype=np.int64)
     if groups is not None and groups.groups:
-        _place_groups(folds, table, groups, place, number)
+        _place_groups(folds, table, groups, position, number)
     for rows in _kinds(table):
-        _deal(folds, rows[np.argsort(place[rows])], number)
+        _deal(folds, rows[np.argsort(position[rows])], number)
     _deal(folds, order, number)
     return folds
 
 
 def _place_groups(
-    folds: Folds, table: LabelTable, groups: Groups, place: Rows, number: int
+    folds: Folds, table: LabelTable, groups: Groups, position: Rows, number: int
 ) -> None:
     """Give each group of several images a fold: those with the largest share of a kind first."""
     cells = table.cells.where(table.cells.values != 0)
@@ -59,7 +59,7 @@ def _place_groups(
     firsts = np.unique(groups.first[groups.sizes > 1])
     largest = shares[firsts].max(axis=1).toarray().ravel()
     have, fold_of = np.zeros((number, shape[1])), np.full(len(table), -1, dtype=np.int64)
-    for first in firsts[np.lexsort((place[firsts], -largest))]:
+    for first in firsts[np.lexsort((position[firsts], -largest))]:
         own = slice(shares.indptr[first], shares.indptr[first + 1])
         kinds, share = shares.indices[own], shares.data[own]
         fold = int(np.argmin(have[:, kinds] @ share))

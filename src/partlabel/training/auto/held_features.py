@@ -81,13 +81,13 @@ def hold(source: InputSource, number: int, transform: Callable[[Tensor], Tensor]
         source: gives the maps of each image.
         transform: maps [b, ...] to what is kept of them.
     """
-    parts, place, filled = [], np.full(number, -1, dtype=np.int64), 0
+    parts, position, filled = [], np.full(number, -1, dtype=np.int64), 0
     for inputs in source.batches(in_batches(np.arange(number), _READ), ("clean",)):
-        place[inputs.rows] = filled + np.arange(len(inputs.rows))
+        position[inputs.rows] = filled + np.arange(len(inputs.rows))
         filled += len(inputs.rows)
         with torch.no_grad():
             parts.append(transform(inputs.views["clean"]).cpu())
-    return HeldFeatures(torch.cat(parts), place, np.arange(number))
+    return HeldFeatures(torch.cat(parts), position, np.arange(number))
 
 
 def centred(pooled: HeldFeatures, power: float, train: int) -> HeldFeatures:

@@ -52,9 +52,9 @@ class Search:
         left = self.folds - self.screening  # trainings that finish a candidate
         lessons = self._lessons()
         reserve = left * self._finalists(left) + lessons
-        found = self._explore(self.recipes, reserve + self._kept_for_maps())
-        found += self._explore(self._on_maps(found), reserve)
-        ranked = sorted(found, key=self._known, reverse=True)
+        candidates = self._explore(self.recipes, reserve + self._kept_for_maps())
+        candidates += self._explore(self._on_maps(candidates), reserve)
+        ranked = sorted(candidates, key=self._known, reverse=True)
         try:
             for candidate in ranked[: max(_FINALISTS, -(-len(ranked) // 2))]:
                 self._score(candidate, self.folds, 0 if len(self._finished()) < 2 else lessons)
@@ -158,12 +158,12 @@ class Search:
         best, at = candidate, DECAYS.index(candidate.decay)
         try:
             for step in (1, -1):
-                place = at + step
-                while 0 <= place < len(DECAYS):
-                    other = replace(candidate, decay=DECAYS[place])
+                position = at + step
+                while 0 <= position < len(DECAYS):
+                    other = replace(candidate, decay=DECAYS[position])
                     if self._score(other, folds, reserve) <= self.scores[best, folds]:
                         break
-                    best, place = other, place + step
+                    best, position = other, position + step
                 if best is not candidate:
                     break  # a larger one is better, so a smaller one is not tried
         except SpentError:
@@ -172,13 +172,13 @@ class Search:
 
     def _score(self, candidate: Candidate, folds: int, reserve: int) -> float:
         """The score of a candidate, which is trained if the budget allows it."""
-        place = candidate, folds
-        if place not in self.scores:
+        trial = candidate, folds
+        if trial not in self.scores:
             done = self.screening if (candidate, self.screening) in self.scores else 0
             needed = max(folds - done, 0)
             if self.spent + needed + reserve > self.budget:
                 raise SpentError
             self.spent += needed
             score = self.measure(candidate, folds)
-            self.scores[place] = -math.inf if math.isnan(score) else score
-        return self.scores[place]
+            self.scores[trial] = -math.inf if math.isnan(score) else score
+        return self.scores[trial]

@@ -341,7 +341,7 @@ def test_a_biased_sample_of_labels_is_reported(dataset: Dataset) -> None:
     labels = simulate.hide(dataset.truth, "positive+negatives", None, 0)
     run = dataset.train(labels, "no-sample", method="bce", val=0.4)
     notes = dataset.complete(run).notes
-    assert any("no random sample" in note and "may not hold" in note for note in notes)
+    assert any("not a random sample" in note and "may not hold" in note for note in notes)
 
 
 def test_precision_must_be_a_share() -> None:

@@ -76,7 +76,7 @@ def test_a_journal_is_written_before_a_call_returns(tmp_path: Path) -> None:
 def test_a_journal_of_other_labels_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     Journal(path, {"run": "a", "labels": "b"}).close()
-    with pytest.raises(InputError, match=r"begun on .* with another labels"):
+    with pytest.raises(InputError, match=r"begun on .* with other labels"):
         Journal(path, {"run": "a", "labels": "changed"})
 
 

@@ -91,7 +91,7 @@ def test_other_labels_of_the_run_and_a_changed_file(run: Path, scene: Path) -> N
     known[1, 2] = -1
     changed = LabelTable(list(full.ids)[:12], [*NAMES, "other"], known)
     again = open_session(ReviewOptions(run, changed, cache=run.parent / "cache"))
-    with pytest.raises(InputError, match="with another labels, and has 1 act"), again:
+    with pytest.raises(InputError, match="with other labels, and has 1 act"), again:
         pass
     with open_session(options) as session:  # with the first file it goes on
         session.load()

@@ -56,7 +56,7 @@ class PartlabelWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the user's code that called the function that calls this."""
+    """Warn for the function that calls this, at the line that called that function."""
     warnings.warn(message, PartlabelWarning, stacklevel=3)
 
 

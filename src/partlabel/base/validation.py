@@ -30,7 +30,7 @@ _MESSAGES = {
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must match the pattern {pattern}",
     "enum": "must be {expected}",
-    "json_invalid": "is no valid JSON",
+    "json_invalid": "is not valid JSON",
     "too_long": "must have at most {max_length} entries",
     "too_short": "must have {min_length} or more entries",
     "literal_error": "must be {expected}",
@@ -39,7 +39,7 @@ _MESSAGES = {
 
 
 def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str, str]:
-    """The place of the first problem, its kind, and what is wrong, as the end of a sentence.
+    """Where the first problem is, its kind, and what is wrong, as the end of a sentence.
 
     >>> from pydantic import BaseModel
     >>> class Dish(BaseModel):

@@ -228,7 +228,8 @@ def complete(
         bool,
         typer.Option(
             "--despite-shift",
-            help="Complete such images even if they are unlike the images that tested.",
+            help="Complete these images even if they differ from those that the guarantee was "
+            "tested on.",
         ),
     ] = False,
     features: Features = None,

@@ -68,7 +68,7 @@ Images = Annotated[
     typer.Option(
         "--images",
         metavar="DIR",
-        help="Folder of the images. If given, each image is called like its file, and rows of one "
+        help="Folder of the images. If given, each image is named after its file, and rows of one "
         "file become one row, however its name is spelled. (default: names stay as they are)",
         show_default=False,
     ),

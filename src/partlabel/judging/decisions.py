@@ -102,7 +102,7 @@ def final_decisions(run: Run, min_precision: float = 0.95, *, tested: bool = Tru
 
 
 def untested(run: Run, min_precision: float, reason: str) -> Decisions:
-    """Decisions by calibrated probability alone: from ``min_precision`` on, and up to 1 less it."""
+    """Decisions by calibrated probability alone: from ``min_precision`` on, or up to 1 minus it."""
     record, classes = run.record.calibration, len(run.record.classes)
     own = np.ones(classes, dtype=np.bool_)
     line = (

@@ -57,7 +57,7 @@ def evaluate(
     """
     options = read_options(reading, dict(keywords))
     if reserved == (labels is not None):
-        raise InputError("name a label file to measure on, or --reserved (reserved=True)")
+        raise InputError("name a label file to measure on, or --reserved")
     if reserved and (split is not None or estimates or options != ReadOptions()):
         raise InputError(
             "--split, --estimates and options for reading labels have no effect with --reserved"

@@ -91,7 +91,7 @@ def evaluate_run(
 def score_labelled(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
     """Score the images of a table, with the human labels of the run's classes.
 
-    A class that the table does not have is unknown; one of them it must have.
+    Classes that the table does not have are unknown; it must have at least one of them.
     """
     table, classes = _human_labels(table), run.record.classes
     missing = [name for name in classes if name not in table.classes]

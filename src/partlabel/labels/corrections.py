@@ -181,7 +181,7 @@ def _without_values(table: LabelTable, positions: Positions) -> LabelTable:
 def _marked(table: LabelTable, positions: Positions) -> LabelTable:
     """The table with the cells at these positions confirmed.
 
-    Those that a model chose stay so: they are no random sample, whoever confirms them.
+    Those that a model chose stay so: they are not a random sample, whoever confirms them.
     """
     asked = np.array(table.cells.asked_or_not())
     positions = positions[asked[positions] != CHOSEN]

@@ -1,4 +1,4 @@
-"""Images that label files call by other names than their files."""
+"""Images whose names in label files differ from those of their files."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from partlabel.labels.table import LabelTable
 
 @dataclass(frozen=True)
 class NamedLikeFiles:
-    """A table whose images are called like their files.
+    """A table whose images are named after their files.
 
     Args:
         table: the table; images without a file keep their names.
@@ -45,7 +45,7 @@ class NamedLikeFiles:
 def name_like_files(
     table: LabelTable, files: ImageFiles, conflict: Conflict = "error"
 ) -> NamedLikeFiles:
-    """Call each image like its file; images that are one file become one row.
+    """Name each image after its file; images with the same file become one row.
 
     Args:
         table: the labels.

@@ -79,7 +79,7 @@ class MergePlan(_Reading):
         rename: new names of classes, in all files.
         synonyms: a file with one group of synonyms per line.
         hierarchy: a file with lines ``child,parent``, or the JSON of Open Images.
-        images: the folder of the images; each image is then called like its file.
+        images: the folder of the images; each image is then named after its file.
     """
 
     files: list[FileEntry] = Field(min_length=1)

@@ -98,7 +98,7 @@ def find_guarantees(
     """Find what can be guaranteed for each class, on its own labels or on those of a pool.
 
     A class without an absent label in the first part gets no guarantee. Its known labels are then
-    probably no random sample, and any threshold would pass.
+    probably not a random sample, and any threshold would pass.
 
     Args:
         first: decides where sequences start and which classes are pooled. None if there are no

@@ -18,12 +18,12 @@ Floats = NDArray[np.float64]
 
 
 class Shift(NamedTuple):
-    """The difference between images that tested and new ones.
+    """The difference between the images of a test and new ones.
 
     Args:
-        auc: the chance that a classifier gives a new image a higher score than one that tested,
+        auc: the chance that a classifier gives a new image a higher score than one of the test,
             measured on images that it has not seen: 0.5 if they are alike, 1 if it can tell all.
-        effective: the share of the images that tested that still counts if they are weighted to
+        effective: the share of the images of the test that still counts if they are weighted to
             look like the new ones.
     """
 
@@ -32,7 +32,7 @@ class Shift(NamedTuple):
 
 
 def measure_shift(tested: NDArray[Any], new: NDArray[Any], seed: int = 0) -> Shift:
-    """Train a linear classifier to tell new images from those that tested, in two folds.
+    """Train a linear classifier to tell new images from those of a test, in two folds.
 
     An effect size, not a test of significance: with many images any difference is significant.
 

@@ -14,7 +14,7 @@ from partlabel.base.randomness import key, keys, uniform
 from partlabel.labels import ABSENT, CHOSEN, HUMAN, PRESENT, RANDOM, LabelTable
 from partlabel.metrics.bounds import fewest, needed_labels
 
-ASKED = (CHOSEN, RANDOM)  # answers to questions are no random sample of all labels
+ASKED = (CHOSEN, RANDOM)  # answers to questions are not a random sample of all labels
 PRECISION = 0.95  # the precision that reserved labels are to show
 _FOUND = 0.35  # share of the present labels that is expected beyond a threshold
 _MOST = 0.3  # share of the known labels of a class that is reserved at most

@@ -61,7 +61,7 @@ def unfreeze(
     """
     if settings.val == 0 and settings.val_split is None:
         raise InputError(
-            "--unfreeze needs images to validate on, to keep what is better: no --val 0"
+            "--unfreeze needs validation images, to keep the better model: leave out --val 0"
         )
     asked, parts = settings.model_dump(mode="json"), folder / _PARTS
     _check(folder, asked, resume=resume)

@@ -64,7 +64,7 @@ def complete_run(
         guarantee: the labels to test on, see ``basis`` of :func:`guarantee.find_guarantees`.
         kind: how to test, see :func:`held_labels.gather`.
         more: a folder whose images are completed too, if the labels do not mention them.
-        despite_shift: complete them even if they are unlike the images that tested.
+        despite_shift: complete them even if they differ from the images of the test.
     """
     check_precision(min_precision)
     selection, scored = run.selection, score(run, run.selection.known)
@@ -107,7 +107,7 @@ def complete_run(
 
 
 def _testing_rows(run: Run) -> NDArray[np.int64]:
-    """Images of a run whose labels test, or could."""
+    """Images of a run with labels that test, or that could."""
     selection = run.selection
     if len(selection.reserved):
         return selection.reserved

@@ -1,4 +1,4 @@
-"""Images that a run was not given: found, scored, and compared with those that tested."""
+"""Images that a run was not given: found, scored, and compared with those of the test."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,13 +16,16 @@ from partlabel.training.devices import find_device
 from partlabel.training.embedded import inputs_of
 from partlabel.training.run import Run
 
-MOST_AUC, LEAST_EFFECTIVE = 0.75, 0.25  # beyond these, images are too unlike those that tested
+MOST_AUC, LEAST_EFFECTIVE = (
+    0.75,
+    0.25,
+)  # beyond these, images differ too much from the test's
 _COMPARED = 2000  # images of each kind that are compared
 _LEAST = 30  # new images below which a comparison says nothing
 
 
 class More(NamedTuple):
-    """New images with scores, the difference from those that tested, and whether it is too large.
+    """New images with scores, the difference from those of the test, and whether it is too large.
 
     Args:
         scored: the scores of the new images.
@@ -34,20 +37,20 @@ class More(NamedTuple):
 
     @property
     def is_alike(self) -> bool:
-        """Whether the new images are enough like those that tested."""
+        """Whether the new images are similar enough to those of the test."""
         shift = self.shift
         return shift is None or (shift.auc <= MOST_AUC and shift.effective >= LEAST_EFFECTIVE)
 
     def describe(self, *, filled: bool) -> str:
-        """How many images there are, and how unlike those that tested."""
+        """How many images there are, and how much they differ from those of the test."""
         images = count(len(self.scored.table), "image")
         text = f"{images} that the label file does not mention"
         text += " are completed too" if filled else " are not completed"
         if self.shift is None:
             return text
         text += (
-            f". A classifier tells them from the images that tested with an AUC of "
-            f"{self.shift.auc:.2f}, and {self.shift.effective:.0%} of those that tested are like "
+            f". A classifier tells them from the images of the test with an AUC of "
+            f"{self.shift.auc:.2f}, and {self.shift.effective:.0%} of the latter are like "
             "them (effective share)"
         )
         if not filled:

@@ -40,13 +40,13 @@ def why_nothing(run: Run, precision: float) -> str:
         why = f"there are too few known labels to reserve {fewest(precision)} of them for testing"
     elif all(kinds):
         why = (
-            "no origin noted both present and absent labels of a class. Such labels are no random "
-            "sample, so no precision can be guaranteed"
+            "no origin noted both present and absent labels of a class. Such labels are not a "
+            "random sample, so no precision can be guaranteed"
         )
     elif any(kinds):
         why = (
-            f"the known labels are all {'present' if kinds[0] else 'absent'}. These are no random "
-            "sample, so no precision can be guaranteed"
+            f"the known labels are all {'present' if kinds[0] else 'absent'}. These are not a "
+            "random sample, so no precision can be guaranteed"
         )
     else:
         why = "no label is known"
@@ -123,7 +123,7 @@ def shifted_classes(
         f"the guarantee may not hold for {count(number, 'class', 'classes')}. For example, the "
         f"scores expect {unknown.mean[worst]:.0%} of the unknown labels of '{names[worst]}' to be "
         f"present, but {tested.mean[worst]:.0%} of the labels that the guarantee was tested on. "
-        "Either the known labels are no random sample, or the model has memorised its training "
+        "Either the known labels are not a random sample, or the model has memorised its training "
         "images (fewer epochs or more weight decay help)"
     )
 

@@ -201,7 +201,7 @@ class Completion:
                 _DIGITS[suspect.value],
                 f"{suspect.score:.6g}",
                 "yes" if suspect.trained else "no",
-                "chosen",  # a verdict on a suspect is no random sample
+                "chosen",  # a verdict on a suspect is not a random sample
                 "",  # for those who check the list
             )
             for suspect in self.suspects

@@ -74,7 +74,7 @@ def complete_from_answers(
     zone = find_zone(scored).with_answers(of_run)
     if not zone.answers.any():
         raise InputError(
-            f"{run.folder}: the answers have none to a question that was drawn at random for this "
+            f"{run.folder}: none of the answers is to a question that was drawn at random for this "
             "run; ask with `partlabel suggest RUN --for promises`"
         )
     guarantee = guarantee_of(zone, precision)

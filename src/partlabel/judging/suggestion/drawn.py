@@ -1,6 +1,6 @@
 """Questions drawn at random, whose answers test the present labels that a run would fill in.
 
-Answers to questions that a model chose are no sample of anything. So some questions are drawn at
+Answers to questions that a model chose are not a random sample. So some questions are drawn at
 random from a zone: the unknown cells that the run is confident are present. Every cell has one
 random number for good, and the cells of the zone with the lowest numbers are asked for. So answers
 that an earlier run asked for count again, as far as they are in the zone of this run and below the
@@ -150,8 +150,8 @@ def guarantee_of(zone: Zone, precision: float) -> DrawnGuarantee:
 def precision_to_show(zone: Zone, precision: float) -> Floats:
     """[m] the precision that the zone must have down to each rank, for the others to have theirs.
 
-    Some labels of the zone are known because a model asked for them. They are no random sample, but
-    their errors can be counted: the others may have as many errors as the precision allows.
+    Some labels of the zone are known because a model asked for them. They are not a random sample,
+    but their errors can be counted: the others may have as many errors as the precision allows.
     """
     chosen = (zone.known != 0) & (zone.answers == 0)
     errors = np.cumsum(chosen & (zone.known != PRESENT))

@@ -210,7 +210,7 @@ def _class_names(feature: object) -> list[str]:
 
 
 def _label_column(features: dict[str, Any]) -> str | None:
-    """The column of class labels, or else the list of texts that is called like tags."""
+    """The column of class labels, or else the list of texts with a usual name for tags."""
     for name, feature in features.items():
         if _class_names(feature):
             return name

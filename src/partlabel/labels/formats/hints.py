@@ -37,7 +37,7 @@ def hint(source: Source) -> str:
 
 
 def _without_image_column(header: list[str], others: list[str], named: list[str]) -> str:
-    """The hint for a table in which no column is called like one of images.
+    """The hint for a table without a column whose name suggests images.
 
     Args:
         header: all columns.

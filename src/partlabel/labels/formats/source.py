@@ -49,7 +49,7 @@ Kind = Literal["folder", "json", "jsonl", "parquet", "arrow", "xml", "text"]
 
 
 def image_column(header: Iterable[str]) -> int | None:
-    """The position of the column with the names of images, None if no column is called so."""
+    """The position of the column with the names of images, None if there is none."""
     names = [name.lower() for name in header]
     return next((names.index(name) for name in IMAGE_NAMES if name in names), None)
 

@@ -20,10 +20,10 @@ def whole_rows(labels: NDArray[np.int8]) -> NDArray[np.bool_]:
 
 
 def bias_notes(table: LabelTable) -> list[str]:
-    """What is known of test images, if that is no random sample of their labels.
+    """What is known of test images, if that is not a random sample of their labels.
 
-    Three signs are looked for: the share of present labels among the known ones is another in
-    images of which less is known, or from one source to the other; or some classes are known far
+    Three signs are looked for: the share of present labels among the known ones differs for
+    images of which less is known, or between sources; or some classes are known far
     more often than others.
     """
     labels = table.dense()
@@ -49,8 +49,8 @@ def _by_image(labels: NDArray[np.int8]) -> list[str]:
         else " A few hundred test images with all labels known would show which method is better"
     )
     return [
-        f"the known labels of test images are no random sample: {_percent(little_share)} of them "
-        f"are present in images with fewer than {int(limit)} known labels, and "
+        f"the known labels of test images are not a random sample: {_percent(little_share)} "
+        f"of them are present in images with fewer than {int(limit)} known labels, and "
         f"{_percent(much_share)} in the others. So mAP may favour a wrong method.{measured}"
     ]
 

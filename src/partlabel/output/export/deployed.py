@@ -209,14 +209,14 @@ def in_words(about: dict[str, Any]) -> str:
     """What the decisions of a model guarantee, in one or two sentences."""
     if about["guarantee"] == "none":
         return (
-            f"no guarantee: {about['why_no_guarantee']}. A decision is made from a probability of "
-            f"{about['precision']:g} on, or up to {1 - about['precision']:g}, and is 0 between"
+            f"no guarantee: {about['why_no_guarantee']}. A class is present from a probability of "
+            f"{about['precision']:g} on, absent up to {1 - about['precision']:g}, and 0 in between"
         )
     sides = _count(about["tests"], "present"), _count(about["tests"], "absent")
     tested = (
         "for images like the reserved ones, on which this model was tested"
         if about["tested_on_new_images"]
-        else "for images like those of the training, in which the labels lie that tested this "
+        else "for images like those of the training, because their labels tested this "
         "model; on new images it may be less. A split 'holdout' tests it on images that it has "
         "not seen"
     )

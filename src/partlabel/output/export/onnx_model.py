@@ -135,7 +135,7 @@ def _compare(package: Package, content: bytes) -> float:
     difference = float(np.abs(answers[0] - own[0].numpy()).max())
     if not difference < _TOLERANCE:
         raise JobError(
-            f"the ONNX file gives other probabilities than the model, by {difference:.2g}; "
+            f"the probabilities of the ONNX file differ from the model's by {difference:.2g}; "
             "nothing was written"
         )
     return difference

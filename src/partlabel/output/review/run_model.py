@@ -26,7 +26,7 @@ class RunModel:
 
     def __init__(self, run: Run) -> None:
         if run.record.features is not None:
-            raise InputError("this run was trained on features: it has no network to look through")
+            raise InputError("this run was trained on features: it has no network for heat maps")
         self._lock = threading.Lock()
         self.model = run.classifier().to(find_device(run.execution.device))
         self.classes = list(run.record.classes)

@@ -18,6 +18,7 @@ from partlabel.base.errors import FileError, JobError, count
 from partlabel.output.review.verdicts import Act, Asked, Draw, NewClass, Value, Verdict
 
 VERSION = "1"
+_OTHER = {"version": "another version", "run": "another run", "labels": "other labels"}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS acts (
@@ -99,12 +100,12 @@ class Journal:
         changed = [key for key, value in wanted.items() if stored.get(key) != value]
         if changed:
             acts = count(self.size(), "act")
+            others = " and ".join(_OTHER.get(key, f"another {key}") for key in changed)
             raise FileError(
                 self.path,
-                f"this journal was begun on {stored.get('began')} with another "
-                f"{' and another '.join(changed)}, and has {acts} of reviewers. Nothing was "
-                "changed. Go on with what it was begun with; or to begin anew, move the folder "
-                f"{self.path.parent} away",
+                f"this journal was begun on {stored.get('began')} with {others}, and has {acts} of "
+                "reviewers. Nothing was changed. Go on with what it was begun with; or to begin "
+                f"anew, move the folder {self.path.parent} away",
             )
 
     def about(self) -> dict[str, str]:

@@ -33,11 +33,11 @@ def choose_weights(
 ) -> NDArray[np.float64]:
     """The weight of each model in the ensemble, in total 1.
 
-    Starts from the best model, and adds in each step the model, which may be in already, that
-    increases the mean of the criterion most. This is done on several random halves of the images,
+    Starts from the best model. Each step adds the model that increases the mean of the criterion
+    most; a model can be added more than once. This is done on several random halves of the images,
     and weights are the means over these: a choice on few labels is noisy, and a mean of choices
-    less so. Each model's logits are divided by their standard deviation first. The best single
-    model is no yardstick: as the best of many, its figure is too good.
+    less so. Each model's logits are divided by their standard deviation first. The figure of the
+    best single model is too good to compare with, because it is the best of many.
 
     Args:
         logits: [n, C] of each model.

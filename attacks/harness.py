@@ -87,6 +87,7 @@ class Child:
         file_size: int | None = None,
     ) -> None:
         self.words, self.seconds = tuple(words), seconds
+        self._read = b""
         self._output, end = os.pipe()
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 1 << 20)  # nobody reads until it is waited for
         sys.stdout.flush()
@@ -120,9 +121,20 @@ class Child:
         assert end is not None
         return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
 
+    def read_until(self, mark: bytes) -> str:
+        """What it has written, once that has a mark; it may go on."""
+        limit = time.monotonic() + PATIENCE
+        while mark not in self._read and time.monotonic() < limit:
+            if select.select([self._output], [], [], 0.1)[0]:
+                data = os.read(self._output, 1 << 16)
+                self._read += data
+                if not data:
+                    break
+        return self._read.decode(errors="surrogateescape")
+
     def wait(self) -> Outcome:
         """Wait until it ends, and kill it if it hangs."""
-        limit, output = time.monotonic() + PATIENCE, b""
+        limit, output = time.monotonic() + PATIENCE, self._read
         late = False
         while self.running() or select.select([self._output], [], [], 0)[0]:
             late = late or (self.running() and time.monotonic() > limit)
@@ -197,8 +209,13 @@ def warm_up() -> None:
         "partlabel.api",
         "partlabel.cli",
         "partlabel.judging.completion",
+        "partlabel.judging.suggestion",
         "partlabel.output.report",
+        "partlabel.output.export",
         "partlabel.output.display",
+        "partlabel.review.web",
+        "onnxscript",
+        "uvicorn",
         "matplotlib.pyplot",
     ):
         importlib.import_module(name)

@@ -28,6 +28,7 @@ MEMORY = 6 << 30  # bytes of address space that a command may have
 SECONDS = 60  # of CPU that a command may use
 PATIENCE = 1_800.0  # seconds by the clock after which a command hangs
 HANG = 7_200.0  # seconds by the clock after which a trial hangs
+SAY_EVERY = 300.0  # seconds between lines about progress, if the output is no terminal
 TRIALS = 1_000  # that a worker makes; a new process has its address space for itself
 CRASHED = 70  # exit code of a child that ended with an exception
 TINY = ["--backbone", "test_efficientnet", "--weights", "none", "--size", "64", "--batch", "8"]
@@ -248,7 +249,7 @@ def run_campaign(
     waiting = [numbers[i::jobs] for i in range(jobs)]
     until = time.monotonic() + minutes * 60
     workers = [_Worker(campaign, shared, folder / f"w{i}", seed, until) for i in range(jobs)]
-    tried = failed = 0
+    tried, failed, said = 0, 0, time.monotonic()
     for worker, trials in zip(workers, waiting, strict=True):
         worker.go_on(trials)
     while any(worker.alive for worker in workers):
@@ -263,6 +264,9 @@ def run_campaign(
                 print(f"FAILED python -m attacks {name} --seed {seed} --only {number}: {message}")
         if results and sys.stderr.isatty():
             print(f"\r{name}: {tried:,} tried, {failed:,} failed ", end="", file=sys.stderr)
+        elif time.monotonic() - said > SAY_EVERY:
+            said = time.monotonic()
+            print(f"{time.strftime('%H:%M')} {name}: {tried:,} tried so far, {failed:,} failed")
         sys.stdout.flush()
     return tried, failed
 

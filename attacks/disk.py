@@ -1,10 +1,10 @@
 """Writes that fail at a random size, as on a full disk: old files stay whole."""
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from attacks.calls import NAMES, answer, contents, copy_run, words_of
 from attacks.harness import Failure, command, make_scene, training
 
 COUNT = 400
@@ -28,13 +28,14 @@ def prepare(folder: Path) -> Shared:
     """Train a run that the commands read."""
     scene = make_scene(folder)
     command(*training(scene, folder / "run", *_TRAINING)).check((0,))
+    answer(folder / "run", scene)
     return Shared(scene, folder / "run")
 
 
 def attack(shared: Shared, folder: Path, rng: Random) -> None:
     """One command whose files cannot grow beyond a random size."""
     run, old, scene = folder / "run", folder / "old", shared.scene
-    shutil.copytree(shared.run, run)
+    copy_run(shared.run, run)
     (run / "report.html").write_text("old")
     old.write_text("old")
     labels = str(scene / "labels.csv")
@@ -53,15 +54,21 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
         ],
         "scenes": ["scenes", str(folder / "scenes"), "--count", "10", "--size", "64"],
     }
+    out = folder / "out"
+    out.mkdir()
+    for other in NAMES:
+        calls[other] = words_of(other, run, scene, out)
     name = rng.choice(sorted(calls))
-    before = _contents(run)
+    before = contents(run)
     limit = int(10 ** rng.uniform(0, 6.5))
     outcome = command(*calls[name], file_size=limit)
     try:
         outcome.check((0, 1, 2), "riting failed", "File too large", str(folder))
         if outcome.code and old.read_text() != "old":
             raise Failure("the old file was changed")
-        after = _contents(run)
+        if outcome.code and any(out.iterdir()):
+            raise Failure(f"{[path.name for path in out.iterdir()]} was written")
+        after = contents(run)
         changed = [file for file in before if after.get(file) != before[file]]
         if changed and not (outcome.code == 0 and changed == ["report.html"]):
             raise Failure(f"{changed} of the run were changed")
@@ -75,8 +82,3 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
         best = "best.safetensors"
         if (folder / "new" / best).read_bytes() != (shared.run / best).read_bytes():
             raise Failure("a training that went on after a full disk has other weights")
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -28,6 +28,7 @@ MEMORY = 6 << 30  # bytes of address space that a command may have
 SECONDS = 60  # of CPU that a command may use
 PATIENCE = 1_800.0  # seconds by the clock after which a command hangs
 HANG = 7_200.0  # seconds by the clock after which a trial hangs
+SAY_EVERY = 300.0  # seconds between lines about progress, if the output is no terminal
 TRIALS = 1_000  # that a worker makes; a new process has its address space for itself
 CRASHED = 70  # exit code of a child that ended with an exception
 TINY = ["--backbone", "test_efficientnet", "--weights", "none", "--size", "64", "--batch", "8"]
@@ -87,6 +88,7 @@ class Child:
         file_size: int | None = None,
     ) -> None:
         self.words, self.seconds = tuple(words), seconds
+        self._read = b""
         self._output, end = os.pipe()
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 1 << 20)  # nobody reads until it is waited for
         sys.stdout.flush()
@@ -120,9 +122,20 @@ class Child:
         assert end is not None
         return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
 
+    def read_until(self, mark: bytes) -> str:
+        """What it has written, once that has a mark; it may go on."""
+        limit = time.monotonic() + PATIENCE
+        while mark not in self._read and time.monotonic() < limit:
+            if select.select([self._output], [], [], 0.1)[0]:
+                data = os.read(self._output, 1 << 16)
+                self._read += data
+                if not data:
+                    break
+        return self._read.decode(errors="surrogateescape")
+
     def wait(self) -> Outcome:
         """Wait until it ends, and kill it if it hangs."""
-        limit, output = time.monotonic() + PATIENCE, b""
+        limit, output = time.monotonic() + PATIENCE, self._read
         late = False
         while self.running() or select.select([self._output], [], [], 0)[0]:
             late = late or (self.running() and time.monotonic() > limit)
@@ -198,7 +211,14 @@ def warm_up() -> None:
         "partlabel.judging.measuring",
         "partlabel.output.products",
         "partlabel.cli",
+        "partlabel.judging.completion",
+        "partlabel.judging.suggestion",
+        "partlabel.output.report",
+        "partlabel.output.export",
         "partlabel.output.display",
+        "partlabel.output.review.web",
+        "onnxscript",
+        "uvicorn",
         "matplotlib.pyplot",
     ):
         importlib.import_module(name)
@@ -231,7 +251,7 @@ def run_campaign(
     waiting = [numbers[i::jobs] for i in range(jobs)]
     until = time.monotonic() + minutes * 60
     workers = [_Worker(campaign, shared, folder / f"w{i}", seed, until) for i in range(jobs)]
-    tried = failed = 0
+    tried, failed, said = 0, 0, time.monotonic()
     for worker, trials in zip(workers, waiting, strict=True):
         worker.go_on(trials)
     while any(worker.alive for worker in workers):
@@ -246,6 +266,9 @@ def run_campaign(
                 print(f"FAILED python -m attacks {name} --seed {seed} --only {number}: {message}")
         if results and sys.stderr.isatty():
             print(f"\r{name}: {tried:,} tried, {failed:,} failed ", end="", file=sys.stderr)
+        elif time.monotonic() - said > SAY_EVERY:
+            said = time.monotonic()
+            print(f"{time.strftime('%H:%M')} {name}: {tried:,} tried so far, {failed:,} failed")
         sys.stdout.flush()
     return tried, failed
 

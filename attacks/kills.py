@@ -1,12 +1,20 @@
 """Processes killed without warning: a training ends in the same bits, files are old or new."""
 
+import http.client
 import shutil
+import sqlite3
+import threading
+import time
+from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from attacks import calls
 from attacks.harness import TINY, Child, Failure, command, make_scene, training
+from attacks.pages import Page
 
 COUNT = 350  # with more than 500 kills
 ATTACKS = "kills"
@@ -18,9 +26,11 @@ _OPTIONS = {
     "lac": ["width=16", "queue=8", "expected=3"],
 }
 _MOST = 5  # kills of one training
+_EARLIER = 3  # verdicts of a page before the one that is killed
 COMMANDS = (
     *("complete", "convert", "edit", "embed", "evaluate", "merge", "predict", "report"),
     "simulate",
+    *calls.NAMES,
 )
 
 
@@ -67,6 +77,13 @@ def prepare(folder: Path) -> Shared:
     (scene / "cells.csv").write_text("image,class\n")
     run = folder / "run"
     command(*training(scene, run, "--method", "bce", "--epochs", "1")).check((0,))
+    calls.answer(run, scene)
+    with Page(run) as page:  # a review with verdicts, whose server was killed
+        page.wait_until_ready()
+        for number in range(_EARLIER):
+            page.judge(f"earlier-{number}", [(number, _first_class(page), 1)])
+        page.child.kill()
+        page.child.wait()
     shared = Shared(scene, run, _trainings(), {}, {}, {})
     for name, words in shared.trainings.items():
         out = folder / "whole" / name
@@ -95,6 +112,8 @@ def _save_often() -> None:
 
 def _words(name: str, scene: Path, run: Path, out: Path) -> list[str]:
     labels = str(scene / "partial.csv")
+    if name in calls.NAMES:
+        return calls.words_of(name, run, scene, out)
     return {
         "complete": [
             *("complete", str(run), "-o", str(out / "a"), "--overwrite"),
@@ -141,15 +160,20 @@ def _written(name: str, shared: Shared, folder: Path) -> Written:
         after = {"report.html": (shared.run / "report.html").read_bytes()}
         (shared.run / "report.html").unlink()
     else:
-        after = {path.name: path.read_bytes() for path in out.iterdir()}
+        after = calls.contents(out)
     before = {file: f"old {file}\n".encode() for file in after}
+    if name in calls.FOLDERS:
+        before = {}
     return Written(words, before, after, outcome.cpu)
 
 
 def attack(shared: Shared, folder: Path, rng: Random) -> int:
     """One training killed several times, or one command killed once; return how often in fact."""
-    if rng.random() < 0.5:
+    choice = rng.random()
+    if choice < 0.45:
         return _kill_training(shared, folder, rng)
+    if choice < 0.55:
+        return _kill_page(shared, folder, rng)
     return _kill_command(shared, folder, rng)
 
 
@@ -192,16 +216,22 @@ def _kill_command(shared: Shared, folder: Path, rng: Random) -> int:
     name = rng.choice(sorted(shared.commands))
     written = shared.commands[name]
     run, out = shared.run, folder
-    if name == "report":
-        run = out = folder / "run"
-        shutil.copytree(shared.run, run)
+    if name in ("report", "review"):
+        run = folder / "run"
+        calls.copy_run(shared.run, run)
+        out = run if name == "report" else folder / "out"
+        out.mkdir(exist_ok=True)
     for file, content in written.before.items():
         (out / file).write_bytes(content)
     child = Child(_words(name, shared.scene, run, out))
     # near the end, files are replaced
     killed = child.kill_after(written.cpu * rng.uniform(0.5, 1.05))
     child.wait().check((0, -9))
-    _whole_files(name, written, out)
+    if name in calls.FOLDERS:
+        _whole_folder(name, written, out)
+        shutil.rmtree(out / "a", ignore_errors=True)
+    else:
+        _whole_files(name, written, out)
     command(*_words(name, shared.scene, run, out)).check((0,))
     for file, content in written.after.items():
         if name != "report" and (out / file).read_bytes() != content:
@@ -215,7 +245,7 @@ def _whole_files(name: str, written: Written, out: Path) -> None:
     for number, (file, before) in enumerate(sorted(written.before.items())):
         path = out / file
         content = path.read_bytes() if path.is_file() else None
-        if content is None and (number == 0 or name != "complete"):
+        if content is None and (number == 0 or name not in calls.GROUPS):
             raise Failure(f"{name}: {file} is gone")
         is_new = content == written.after[file] or (name == "report" and _is_report(content))
         if content not in (None, before) and not is_new:
@@ -223,6 +253,65 @@ def _whole_files(name: str, written: Written, out: Path) -> None:
         new.append(is_new)
     if any(new[1:]) and not new[0]:
         raise Failure(f"{name}: a file is newer than the first")
+
+
+def _whole_folder(name: str, written: Written, out: Path) -> None:
+    """The new folder is there with all of its files, or not at all."""
+    there = {file: data for file, data in calls.contents(out).items() if file.startswith("a/")}
+    if (out / "a").exists() and there != written.after:
+        raise Failure(f"{name}: the folder is there, but not whole")
+
+
+def _first_class(page: Page) -> str:
+    return str(page.get("/api/classes")["classes"][0]["name"])
+
+
+def _kill_page(shared: Shared, folder: Path, rng: Random) -> int:
+    """Kill the server while verdicts arrive: those that were confirmed are kept, acts are whole."""
+    run, kept, sent = folder / "run", set[str](), dict[str, int]()
+    calls.copy_run(shared.run, run)
+    out = folder / "out"
+    out.mkdir()
+    kills = 0
+    for start in range(rng.randint(1, 3)):
+        with Page(run) as page:
+            page.wait_until_ready()
+            name = _first_class(page)
+
+            def judge(start: int = start, page: Page = page, name: str = name) -> None:
+                for number in range(10_000):
+                    act, size = f"act-{start}-{number:06}", 1 + number % 3
+                    sent[act] = size
+                    try:
+                        page.judge(act, [(row, name, 1) for row in range(size)])
+                    except (OSError, http.client.HTTPException):
+                        return
+                    kept.add(act)
+
+            thread = threading.Thread(target=judge)
+            thread.start()
+            time.sleep(rng.uniform(0, 0.4))
+            page.child.kill()
+            thread.join()
+            kills += page.child.wait().code == -9  # SIGKILL
+    command(*calls.words_of("review", run, shared.scene, out)).check((0,))
+    _compare_acts(run, kept, sent)
+    return kills
+
+
+def _compare_acts(run: Path, kept: set[str], sent: dict[str, int]) -> None:
+    """All acts that were confirmed are in the journal, and each act there has all its verdicts."""
+    with closing(sqlite3.connect(run.with_name(f"{run.name}.review") / "journal.sqlite")) as db:
+        rows = db.execute("SELECT id FROM acts LEFT JOIN verdicts ON act = number").fetchall()
+    found = Counter(id for (id,) in rows)
+    lost = kept - set(found)
+    if lost:
+        raise Failure(f"review: {len(lost)} acts that were confirmed are lost")
+    parts = [act for act in found.keys() & sent.keys() if found[act] != sent[act]]
+    if parts:
+        raise Failure(f"review: of {len(parts)} acts only some verdicts are kept")
+    if not all(f"earlier-{number}" in found for number in range(_EARLIER)):
+        raise Failure("review: verdicts of an earlier page are lost")
 
 
 def _is_report(content: bytes | None) -> bool:

@@ -1,13 +1,19 @@
 """Hostile names of images and classes: no control of the terminal, no script in the report."""
 
 import csv
+import http.client
 import os
 import re
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from urllib.parse import quote
+from xml.etree import ElementTree
 
+from attacks import calls
 from attacks.harness import Failure, Outcome, command, make_scene, training
+from attacks.pages import Page
 
 COUNT = 150
 ATTACKS = "sets of names"
@@ -129,9 +135,66 @@ def attack(shared: Shared, folder: Path, rng: Random) -> None:
     _run("predict", run, images, "-o", predicted, "--excel-safe")
     _check_formulas(predicted)
     _run("report", run)
-    _check_report(run / "report.html")
+    _check_markup(run / "report.html")
+    _use(shared, run, rng)
+    _review(run, rng)
     if rng.random() < 0.3:
         _bench(folder, images, [header, *records])
+
+
+def _use(shared: Shared, run: Path, rng: Random) -> None:
+    """Ask, fill in and export; a class of any name can be written to all files, or is refused."""
+    calls.answer(run, shared.scene)
+    for name in ("suggest", "answers", "plan", "more", f"export-{rng.choice(calls.EXPORTS)}"):
+        out = run.with_name(f"out-{name}")
+        out.mkdir()
+        words = calls.words_of(name, run, run.parent, out)
+        safe = name in ("suggest", "answers", "plan", "more")
+        _run(*words, *(["--excel-safe"] if safe else []), refused=not safe)
+        for path in out.iterdir() if safe else ():
+            _check_formulas(path)
+        for path in out.rglob("*.xml"):
+            ElementTree.parse(path)  # written by partlabel
+        for path in out.rglob("README.md"):
+            _check_markup(path)
+
+
+def _review(run: Path, rng: Random) -> None:
+    """Every list of the page, verdicts on labels of hostile names, and new names."""
+    with Page(run) as page:
+        page.wait_until_ready()
+        names = [one["name"] for one in page.get("/api/classes")["classes"]]
+        images = {one["row"]: one["image"] for one in page.get("/api/images")["images"]}
+        given = []
+        for number, name in enumerate(names):
+            page.post("/api/board", {"name": name, "random": 2})
+            page.ask("GET", f"/api/images/{number}/heat?name={quote(name, safe='')}")
+            row = rng.choice(list(images))
+            page.judge(f"act-{number:06}", [(row, name, 1)])
+            given.append((images[row], name))
+        for path in ("progress", "suspects", "changes", f"images/{row}"):
+            page.get(f"/api/{path}")
+        for path in ("thumbnail", "large"):
+            if page.ask("GET", f"/api/images/{row}/{path}")[0] != http.client.OK:
+                raise Failure(f"the page does not show {images[row]!r}")
+        for _ in range(5):
+            text = _name(rng, "(?!)")
+            page.ask("GET", f"/api/images?text={quote(text, safe='')}")
+            page.ask("POST", "/api/classes", {"name": text, "reviewer": "Ada"})
+            page.ask("GET", f"/page/{quote(text, safe='')}")
+            page.ask("GET", f"/api/export?format={quote(text, safe='')}")
+        page.ask("GET", f"/api/export?format={rng.choice(('cells', 'csv', 'coco', 'voc'))}")
+        os.kill(page.child.process, signal.SIGINT)
+        _check_output("review", page.child.wait())
+    out = run.with_name("reviewed.csv")
+    _run("review", run, "--export", out, "--to", "cells")
+    with out.with_name("verdicts.csv").open(newline="", encoding="utf-8") as stream:
+        found = [(line["image"], line["class"]) for line in csv.DictReader(stream)]
+    if found != given:
+        raise Failure(f"verdicts on {given} were exported as {found}")
+    _run("review", run, "--export", out, "--overwrite", "--to", "cells", "--excel-safe")
+    _check_formulas(out)
+    _check_formulas(out.with_name("verdicts.csv"))
 
 
 def _bench(folder: Path, images: Path, lines: list[list[str]]) -> None:
@@ -153,10 +216,14 @@ def _run(*words: str | Path, refused: bool = False) -> Outcome:
     """A command, whose output has no control characters; names may be refused where it says."""
     outcome = command(*words)
     outcome.check((0, 2) if refused or words[0] == "inspect" else (0,))
+    return _check_output(str(words[0]), outcome)
+
+
+def _check_output(name: str, outcome: Outcome) -> Outcome:
     match = _CONTROL.search(outcome.output)
     if match:
         around = outcome.output[max(0, match.start() - 60) : match.end() + 20]
-        raise Failure(f"partlabel {words[0]}: raw {match.group()!r} in {around!r}")
+        raise Failure(f"partlabel {name}: raw {match.group()!r} in {around!r}")
     return outcome
 
 
@@ -168,13 +235,13 @@ def _check_formulas(path: Path) -> None:
                 raise Failure(f"{path.name} has the formula {field!r}")
 
 
-def _check_report(path: Path) -> None:
+def _check_markup(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for mark in ("<script>alert", "<img src=x", "<svg onload", "</style></title>"):
         if mark in text:
             at = text.index(mark)
             raise Failure(
-                f"report.html has {mark!r} unescaped: {text[max(0, at - 80) : at + 40]!r}"
+                f"{path.name} has {mark!r} unescaped: {text[max(0, at - 80) : at + 40]!r}"
             )
     if 'href="javascript:' in text or "49{%" in text:
-        raise Failure("report.html has a link to a script, or an evaluated template")
+        raise Failure(f"{path.name} has a link to a script, or an evaluated template")

@@ -3,7 +3,9 @@
 import csv
 import json
 import shutil
+import sqlite3
 import zipfile
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -12,7 +14,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from attacks import calls
 from attacks.harness import TINY, Failure, command, make_scene, training
+from attacks.pages import Page
 from partlabel import read_labels
 
 COUNT = 2_000
@@ -54,13 +58,33 @@ def prepare(folder: Path) -> Shared:
         command(*_training(scene, cut, name), before=_stop).check((1,))
         shared.runs[f"{name}-cut"] = cut
     for name, run in shared.runs.items():
-        for what in ("resume",) if name.endswith("-cut") else COMMANDS:
+        if not name.endswith("-cut"):
+            calls.answer(run, scene, _features(name, scene))
+        if name in _REVIEWED:
+            _review(run)
+        for what in _commands(name):
             copy = folder / "copy"
-            shutil.copytree(run, copy)
-            outcome, shared.figures[name, what] = _call(shared, name, what, copy, folder)
+            copy.mkdir()
+            calls.copy_run(run, copy / "run")
+            outcome, shared.figures[name, what] = _call(shared, name, what, copy / "run", copy)
             outcome.check((0,))
             shutil.rmtree(copy)
     return shared
+
+
+def _review(run: Path) -> None:
+    """Verdicts, random labels and a new class with a test; the server is killed in the end."""
+    with Page(run) as page:
+        page.wait_until_ready()
+        name = page.get("/api/classes")["classes"][0]["name"]
+        board = page.post("/api/board", {"name": name, "size": 10, "random": 4})
+        for number, cell in enumerate(board["cells"]):
+            page.judge(f"act-{number:06}", [(cell["row"], name, 1)])
+        page.post("/api/undo", {"id": "undo-0001", "reviewer": "Ada"})
+        page.post("/api/classes", {"name": "new", "reviewer": "Ada"})
+        page.judge("act-of-new", [(row, "new", 1 if row % 2 else -1) for row in range(12)])
+        page.child.kill()
+        page.child.wait()
 
 
 def _write_inputs(scene: Path) -> None:
@@ -112,13 +136,42 @@ def _stop() -> None:
     Trainer._save = save_and_stop  # type: ignore[method-assign]
 
 
-COMMANDS = ("evaluate", "complete", "predict", "report", "resume")
+COMMANDS = {
+    "evaluate": 4,
+    "complete": 4,
+    "predict": 4,
+    "report": 1,
+    "resume": 2,
+    "suggest": 2,
+    "answers": 2,
+    "plan": 1,
+    "more": 2,
+    "review": 4,
+    **{f"export-{to}": 0.4 for to in calls.EXPORTS},
+}
+"""Commands, and how often they are chosen."""
+
+_REVIEWED = ("bce", "frozen")  # runs with verdicts; the others have a review without any
+_ON_FEATURES = {"more", "export-cleanlab", "export-csv"}  # that do without images and teachers
+
+
+def _commands(name: str) -> list[str]:
+    """The commands that an intact run accepts."""
+    if name.endswith("-cut"):
+        return ["resume"]
+    needs_images = {"review", *(f"export-{to}" for to in calls.EXPORTS)} - _ON_FEATURES
+    return [what for what in COMMANDS if name != "given" or what not in needs_images]
+
+
+def _features(name: str, scene: Path) -> tuple[str, ...]:
+    return ("--features", str(scene / "features.safetensors")) if name == "given" else ()
 
 
 def _call(shared: Shared, name: str, what: str, run: Path, folder: Path) -> tuple[Any, bytes]:
     """The outcome of a command, and the figures that it wrote."""
-    out = folder / "out"
-    out.unlink(missing_ok=True)
+    target = folder / "out"
+    target.mkdir()
+    out = target / "a"
     finished = name.removesuffix("-cut")
     images = _inputs(shared.scene) if finished == "given" else [str(shared.scene / "images")]
     words: dict[str, list[str | Path]] = {
@@ -128,26 +181,32 @@ def _call(shared: Shared, name: str, what: str, run: Path, folder: Path) -> tupl
         "report": ["report", run],
         "resume": [*_training(shared.scene, run, finished), "--resume"],
     }
-    outcome = command(*words[what])
+    if what in calls.NAMES:
+        more = _features(name, shared.scene)
+        outcome = command(*calls.words_of(what, run, shared.scene, target, more))
+    else:
+        outcome = command(*words[what])
     if what == "resume":
         best = run / "best.safetensors"
         return outcome, best.read_bytes() if best.is_file() else b""
-    return outcome, out.read_bytes() if out.is_file() else b""
+    written = calls.contents(target)
+    return outcome, b"".join(written[file] for file in sorted(written))
 
 
 def attack(shared: Shared, folder: Path, rng: Random) -> None:
     """Damage one file of a copy, and run one command on it."""
     name = rng.choice(sorted(shared.runs))
     run = folder / "run"
-    shutil.copytree(shared.runs[name], run)
-    files = sorted(path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
+    calls.copy_run(shared.runs[name], run)
+    possible = _commands(name)
+    what = rng.choices(possible, [COMMANDS[one] for one in possible])[0]
+    review = run.with_name("run.review")
+    home = review if what == "review" and review.is_dir() and rng.random() < 0.8 else run
+    files = sorted(path for path in home.rglob("*") if path.is_file() and path.name != ".lock")
     path = rng.choice(files)
     how = damage(path, rng)
-    what = "resume"
-    if not name.endswith("-cut"):
-        what = rng.choices(COMMANDS, (4, 4, 4, 1, 2))[0]
     outcome, figures = _call(shared, name, what, run, folder)
-    changed = f"{name}/{path.relative_to(run)} ({how})"
+    changed = f"{name}/{path.relative_to(folder)} ({how})"
     try:
         outcome.check((0, 1, 2), str(run))
     except Failure as failure:
@@ -168,6 +227,8 @@ def damage(path: Path, rng: Random) -> str:
         kinds = ["tensors"] * 6 + ["flip"] * 4 + kinds
     elif path.suffix == ".csv":
         kinds = ["cell"] * 6 + kinds
+    elif path.suffix == ".sqlite":
+        kinds = ["rows"] * 12 + kinds
     elif {"memory", "diary"} & set(path.parts) or path.parent.name.startswith("memory"):
         kinds = ["cut", "empty", "zip", "text", "remove"]
     kind = rng.choice(kinds)
@@ -197,10 +258,15 @@ def damage(path: Path, rng: Random) -> str:
             return _damage_tensors(path, rng)
         case "cell":
             return _damage_cell(path, rng)
-    return kind
+        case "rows":
+            return _damage_rows(path, rng)
+    return kind + (UNPROTECTED if path.name.startswith("journal.sqlite") else "")
 
 
 _VALUES: tuple[Any, ...] = (None, -1, 10**30, 1e308, "x", "", [], {}, True, [None], float("nan"))
+
+
+_CELLS: tuple[Any, ...] = (None, -1, 7, 2**62, 1e308, "x", "", "7", "\0", b"\xff\xfe", "chosen")
 
 
 def _damage_json(path: Path, rng: Random) -> str:
@@ -272,3 +338,28 @@ def _damage_cell(path: Path, rng: Random) -> str:
     with path.open("w", newline="") as stream:
         csv.writer(stream).writerows(lines)
     return f"cell {word!r}"
+
+
+def _damage_rows(path: Path, rng: Random) -> str:
+    """Values of a journal that the program does not write, or a table or rows that are gone."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE sql != ''")]
+        table = rng.choice([name for name in tables if not name.startswith("sqlite_")])
+        columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        column = rng.choice(columns)
+        value = rng.choice(_CELLS)
+        statement = rng.choice(
+            (
+                *(f"UPDATE OR REPLACE {table} SET {column} = ?",) * 6,
+                *(f"UPDATE OR REPLACE {table} SET {column} = ? WHERE rowid = 1",) * 3,
+                f"DELETE FROM {table} WHERE ? IS NOT 'never'",
+                f"DROP TABLE {table}",
+                f"ALTER TABLE {table} RENAME COLUMN {column} TO other",
+            )
+        )
+        try:
+            db.execute(statement, (value,) if "?" in statement else ())
+        except sqlite3.Error as error:
+            return f"nothing: {error}"
+    return f"{statement} {value!r}{UNPROTECTED}"

@@ -8,6 +8,7 @@ import timm
 import torch
 from benchmarks.families import check_cache, check_pooling, check_step
 from safetensors.torch import save_file
+from torch import Tensor, nn
 
 import partlabel
 from partlabel.base.errors import InputError, PartlabelWarning
@@ -15,6 +16,7 @@ from partlabel.cli import main
 from partlabel.images.pictures import Pictures
 from partlabel.models import Backbone, Classifier, Frozen, make_backbone
 from partlabel.models.backbones import default_size, join
+from partlabel.models.backbones.family import find_ending
 from partlabel.models.backbones.networks import why_not
 from partlabel.models.heads import HEADS, class_maps_of
 from partlabel.training.arguments import make_settings
@@ -136,6 +138,16 @@ def test_wrong_names_are_explained() -> None:
         Backbone("vit_small_patch14_dino", "none", "all", 224)
     with pytest.raises(InputError, match="no weights 'laion' of vit_small_patch14_dinov2"):
         Backbone("vit_small_patch14_dinov2.laion", "none", "all", 224)
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (1, 8, 2, 3), (1, 8, 2, 2, 2)])
+def test_a_network_without_maps_is_refused(shape: tuple[int, ...]) -> None:
+    class Network(nn.Conv2d):
+        def forward_features(self, _: Tensor) -> Tensor:
+            return torch.zeros(shape)
+
+    with pytest.raises(InputError, match=r"'mine' gives features of shape .*not one feature per"):
+        find_ending("mine", Network(3, 8, 1), 16)
 
 
 # -- weight files ----------------------------------------------------------------------------------

@@ -242,6 +242,19 @@ def test_timm_reads_a_hub_folder(settings: dict[str, Any], scene: Path, tmp_path
         assert words in card
 
 
+def test_names_of_classes_add_no_markup_to_a_model_card(scene: Path, tmp_path: Path) -> None:
+    table = partlabel.read_labels(scene / "labels.csv")
+    names = ["<script>alert(1)</script>", "a|b", "[x](javascript:y)", *table.classes[3:]]
+    renamed = partlabel.LabelTable(list(table.ids), names, table.dense(), table.splits)
+    settings = {**FROZEN, "cache": tmp_path / "cache"}
+    run = partlabel.train(renamed, scene / "images", tmp_path / "run", **settings)
+    partlabel.export(run, tmp_path / "hub", "hub", tested=False)
+    card = (tmp_path / "hub" / "README.md").read_text()
+    assert "| &lt;script&gt;alert(1)&lt;/script&gt; |" in card
+    assert r"| a\|b |" in card
+    assert r"| \[x\](javascript:y) |" in card
+
+
 def test_a_hub_folder_of_another_head_has_the_whole_model_as_a_program(
     scene: Path, tmp_path: Path
 ) -> None:

@@ -380,9 +380,11 @@ def test_a_diary_of_another_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="other labels"):
         diary.pages(2)
     diary.cells = 10
-    (tmp_path / "diary" / "1.npy").write_bytes(b"nonsense")
-    with pytest.raises(FileError, match="not a page"):
-        diary.pages(2)
+    np.savez(tmp_path / "archive.npz", np.zeros(2, dtype=np.int64))
+    for content in (b"nonsense", b"", (tmp_path / "archive.npz").read_bytes()):
+        (tmp_path / "diary" / "1.npy").write_bytes(content)
+        with pytest.raises(FileError, match="not a page"):
+            diary.pages(2)
     with (tmp_path / "diary" / "1.npy").open("wb") as stream:
         np.savez(stream, cells=np.zeros(1, dtype=np.int64))
     with pytest.raises(FileError, match="not a page"):

@@ -203,6 +203,24 @@ def test_wrong_requests_get_a_message(client: TestClient, body: dict[str, Any]) 
     assert answer.json()["message"]
 
 
+@pytest.mark.parametrize(
+    "name", ["zero\u200bwidth", "no\u00a0break", "soft\u00adhyphen", "x" * 900]
+)
+def test_a_class_with_any_name_that_label_files_may_have_can_be_reviewed(
+    tmp_path: Path, name: str
+) -> None:
+    opinions = make_opinions(tmp_path / "data")
+    table = opinions.table
+    renamed = LabelTable(list(table.ids), [name, *table.classes[1:]], table.dense())
+    session = make_session(tmp_path, replace(opinions, table=renamed))
+    client = TestClient(make_app(session, "Ada"))
+    assert client.post("/api/board", json={"name": name}).status_code == 200
+    verdict = {"row": 0, "name": name, "value": 1}
+    sent = {"id": "act-0001", "reviewer": "Ada", "verdicts": [verdict]}
+    assert client.post("/api/acts", json=sent).json()["cells"][0]["value"] == 1
+    session.close()
+
+
 def test_pictures_suspects_and_progress(client: TestClient) -> None:
     picture = client.get("/api/images/3").json()
     assert picture["image"] == "003.png"

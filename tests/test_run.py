@@ -26,7 +26,7 @@ from partlabel.base.errors import FileError, InputError, JobError, PartlabelWarn
 from partlabel.base.locks import locked
 from partlabel.cli import main
 from partlabel.judging.scoring import score, trained_on
-from partlabel.training import trainer
+from partlabel.training import run_record, trainer
 from partlabel.training.arguments import make_settings, override, read_config, write_config
 from partlabel.training.checkpoint import load_state, same, save_state
 from partlabel.training.run import Run
@@ -95,6 +95,21 @@ def test_damaged_records_and_weights_are_not_used(run: Run) -> None:
     weights.write_bytes(content)
     with pytest.raises(FileError, match=r"best\.safetensors.*checksum does not fit"):
         Run(run.folder).classifier()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"settings": None}, {"settings": {"epochs": "many"}}, {"classes": 3}, {"images": []}],
+    ids=str,
+)
+def test_a_record_of_wrong_types_is_named(run: Run, change: dict[str, Any]) -> None:
+    """Also if its checksum fits."""
+    path = run.folder / "run.json"
+    content = json.loads(path.read_text()) | change
+    del content["checksum"]
+    path.write_text(json.dumps({**content, "checksum": run_record._checksum(content)}))
+    with pytest.raises(FileError, match=r"run\.json: damaged"):
+        _ = Run(run.folder).record
 
 
 @pytest.mark.parametrize("text", ["epoch,loss\n1,<b>\n", "epoch,loss\n1,2,3\n", "epoch\n\0\n"])

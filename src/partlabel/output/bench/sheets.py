@@ -1,16 +1,13 @@
 """A table with formatted cells, and its output as Markdown, as LaTeX and in a terminal."""
 
-import re
 from dataclasses import dataclass, field
-from html import escape as escape_html
 
 from rich.markup import escape
 from rich.table import Table
 
 from partlabel.output.display import grid
+from partlabel.output.markup import escape_markdown
 
-# an underscore inside a word has no meaning in Markdown
-_MARKUP = re.compile(r"[\\`*\[\]|~$#!]|(?<![^\W_])_|_(?![^\W_])")
 # After the end of a row, LaTeX reads [ and * as arguments: so they are in braces.
 _TEX = {
     "[": "{[}", "*": "{*}", "<": r"\textless{}", ">": r"\textgreater{}", "\n": " ", "\r": " ",
@@ -36,16 +33,6 @@ class Sheet:
     def bold(self, row: int) -> set[int]:
         """The columns of a row that are printed in bold."""
         return {column for best_row, column in self.best if best_row == row}
-
-
-def escape_markdown(text: str) -> str:
-    r"""Text that Markdown shows as it is, on one line.
-
-    >>> print(escape_markdown("<b> [a](b) *c* _d_ e_f"))
-    &lt;b&gt; \[a\](b) \*c\* \_d\_ e_f
-    """
-    line = " ".join(text.splitlines())
-    return _MARKUP.sub(r"\\\g<0>", escape_html(line, quote=False))
 
 
 def markdown(sheet: Sheet) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 from partlabel.base.errors import count
 from partlabel.learning.method import PSEUDO_LABELS
 from partlabel.output.bench.results import Result, figures_of, name_of_labels, spread
-from partlabel.output.bench.sheets import Sheet, escape_markdown, latex, markdown
+from partlabel.output.bench.sheets import Sheet, latex, markdown
 from partlabel.output.bench.uncertainty import RESAMPLED, TEST_IMAGES, Sureness, sureness
+from partlabel.output.markup import escape_markdown
 
 COUNTS = ("evaluated_classes", PSEUDO_LABELS)  # whole numbers; all others are in percent
 WHOLE_MAP, VALIDATION = "mAP_whole", "val_mAP"

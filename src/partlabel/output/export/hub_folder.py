@@ -15,6 +15,7 @@ from partlabel.models.backbones.networks import config_of, size_argument
 from partlabel.output.export.deployed import Package, in_words
 from partlabel.output.export.timm_network import as_timm, linear_layer
 from partlabel.output.export.torch_program import write_program
+from partlabel.output.markup import escape_markdown
 
 PROGRAM = "model.pt2"
 
@@ -120,7 +121,7 @@ def _rows(about: dict[str, Any]) -> list[dict[str, str]]:
         tested = about["guarantee"] != "none"
         rows.append(
             {
-                "name": name.replace("|", "\\|"),
+                "name": escape_markdown(name),
                 "threshold": f"{threshold:.3f}",
                 "present": f"{high:.3f}" if present or not tested else "never",
                 "absent": f"{low:.3f}" if absent or not tested else "never",

@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import FileError, InputError
 from partlabel.base.randomness import key, uniform
 from partlabel.labels import PRESENT, Names
 from partlabel.labels.names import check_names
 from partlabel.output.review.cell_view import CellView, view
+from partlabel.output.review.journal_checks import check_act, check_draw, read_classes, read_seed
 from partlabel.output.review.opinions import Opinions
 from partlabel.output.review.random_labels import RandomLabels
 from partlabel.output.review.review_labels import ReviewLabels, Rows
@@ -64,11 +65,22 @@ class JudgedLabels(ReviewLabels):
         self.changed = Counter[str]()
         """Chosen verdicts of each class since its head was fitted."""
         self.standings = Standings()
-        self.seed = int(journal.note("seed", str(secrets.randbits(62))))
-        self.random = RandomLabels(self, self.standings, journal, folder, self.seed)
-        for new in journal.classes():
-            self.know(new.name)
+        try:
+            self._read_journal()
+        except FileError:
+            raise
+        except (KeyError, ValueError, TypeError) as error:
+            raise FileError(journal.path, f"damaged ({error}); move it away") from error
+
+    def _read_journal(self) -> None:
+        journal = self.journal
+        self.seed = read_seed(journal.note("seed", str(secrets.randbits(62))))
+        read_classes(journal, self)
+        self.random = RandomLabels(self, self.standings, journal, self.folder, self.seed)
+        for draw in (draw for draws in self.random.draws.values() for draw in draws):
+            check_draw(draw, self)
         for number, act in journal.acts():
+            check_act(act, self, self.standings)
             self._apply(number, act)
 
     def add_class(self, name: str, reviewer: str) -> bool:

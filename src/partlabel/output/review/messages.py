@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from partlabel.base.terminal import printable
 from partlabel.output.review.cell_view import CellView
 from partlabel.output.review.review_progress import ClassProgress, Speed
 from partlabel.output.review.verdicts import Value
@@ -12,15 +13,25 @@ MOST_CELLS = 500
 
 
 def _valid_text(text: str) -> str:
+    """Text that can be the name of a class; these may have invisible characters in them."""
+    surrogates = any("\ud800" <= character <= "\udfff" for character in text)
+    if surrogates or printable(text) != text or "\n" in text or "\t" in text:
+        raise ValueError("must be text without control characters")
+    return text
+
+
+def _valid_reviewer(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be text without control characters")
     return text
 
 
 Text = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_valid_text)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_valid_text)]
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=10_000), AfterValidator(_valid_text)
+]
 Reviewer = Annotated[
-    str, StringConstraints(min_length=1, max_length=80), AfterValidator(_valid_text)
+    str, StringConstraints(min_length=1, max_length=80), AfterValidator(_valid_reviewer)
 ]
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Row = Annotated[int, Field(ge=0, lt=2**31)]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,8 @@ from partlabel.base.files import atomic_folder
 from partlabel.labels import LabelTable
 from partlabel.output.review.learner import Features
 
-_VERSION = 1
+_VERSION = 2
+_ARRAYS = ("scores", "decided", "suspects", "train")
 
 
 @dataclass(frozen=True)
@@ -52,24 +54,22 @@ class Opinions:
 
 def load_opinions(folder: Path) -> Opinions | None:
     """What :func:`save_opinions` wrote; None if there is nothing."""
-    path = folder / "about.json"
-    if not path.is_file():
+    if not folder.is_dir() or not any(folder.iterdir()):
         return None
     try:
-        about: dict[str, Any] = json.loads(path.read_bytes())
-        if about["version"] != _VERSION:
-            return None
+        about = _read_about(folder / "about.json")
+        for name, checksum in about["files"].items():
+            if file_checksum(folder / name) != checksum:
+                raise ValueError(f"the checksum of {name} does not fit")
         table = LabelTable.open(folder / "labels.arrow")
         arrays = {
             name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("scores", "decided", "suspects", "train")
+            for name in _ARRAYS
         }
         vectors = folder / "features.npy"
         features = Features.open(vectors, folder / "scale.npy") if vectors.is_file() else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FileError(folder, f"damaged ({error}); remove it, and it is made again") from error
-    if arrays["scores"].shape != table.shape[::-1]:
-        raise FileError(folder, "damaged: does not fit its labels; remove it")
     return Opinions(
         table,
         guarantees=about["guarantees"],
@@ -90,7 +90,7 @@ def save_opinions(opinions: Opinions, folder: Path, vectors: NDArray[Any] | None
     """
     with atomic_folder(folder) as target:
         opinions.table.save(target / "labels.arrow")
-        for name in ("scores", "decided", "suspects", "train"):
+        for name in _ARRAYS:
             np.save(target / f"{name}.npy", getattr(opinions, name))
         if vectors is not None:
             np.save(target / "features.npy", vectors)
@@ -102,8 +102,36 @@ def save_opinions(opinions: Opinions, folder: Path, vectors: NDArray[Any] | None
             "learns": opinions.learns,
             "notes": opinions.notes,
             "precision": opinions.precision,
+            "files": {path.name: file_checksum(path) for path in sorted(target.iterdir())},
         }
+        about["checksum"] = _checksum(about)
         (target / "about.json").write_text(json.dumps(about))
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    """The content of about.json."""
+    about = json.loads(path.read_bytes())
+    if not isinstance(about, dict):
+        raise ValueError("about.json has no keys with values")
+    if about.get("version") != _VERSION:
+        raise ValueError("another version of the program made it")
+    if about.pop("checksum", None) != _checksum(about):
+        raise ValueError("the checksum of about.json does not fit")
+    return about
+
+
+def _checksum(about: Mapping[str, Any]) -> str:
+    text = json.dumps(about, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def file_checksum(path: Path) -> int:
+    """A checksum of a file that takes little time."""
+    checksum = 0
+    with path.open("rb") as stream:
+        while part := stream.read(1 << 20):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def scale_of(vectors: NDArray[Any]) -> NDArray[np.float32]:

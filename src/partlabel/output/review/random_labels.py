@@ -4,10 +4,12 @@ import hashlib
 import time
 from collections import Counter
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
 from partlabel.output.review.audit import Audit, Plan
 from partlabel.output.review.review_labels import ReviewLabels
@@ -116,15 +118,26 @@ class RandomLabels:
         if name not in self._plans:
             return None
         id = self._plans[name]
-        return Plan(id, np.load(self._plan_file(id), allow_pickle=False), unknown, self.seed)
+        return Plan(id, self._stored_scores(id, name), unknown, self.seed)
+
+    def _stored_scores(self, id: str, name: str) -> NDArray[np.float32]:
+        """[n] the scores that a plan was made of; its id is their hash."""
+        path = self._plan_file(id)
+        try:
+            with path.open("rb") as stream:
+                scores: NDArray[np.float32] = np.load(stream, allow_pickle=False)
+            if scores.shape != (len(self.labels.images),) or _plan_id(scores, name) != id:
+                raise ValueError("not the scores that the plan was made of")
+        except (OSError, ValueError, EOFError, AttributeError, BadZipFile) as error:
+            raise FileError(path, f"damaged ({error})") from error
+        return scores
 
     def _plan_file(self, id: str) -> Path:
         return self.folder / f"plan-{id}.npy"
 
     def start(self, name: str, scores: NDArray[np.float32]) -> None:
         """Fix the scores of a class that the run does not know, and draw by them from now on."""
-        content = scores.tobytes() + name.encode()
-        id = hashlib.blake2b(content, digest_size=8).hexdigest()
+        id = _plan_id(scores, name)
         if self._plans.get(name) == id:
             return
         with atomic_file(self._plan_file(id)) as stream:
@@ -132,3 +145,7 @@ class RandomLabels:
         self.journal.add_plan(id, name, time.time())
         self._plans[name] = id
         self._audits.pop(name, None)
+
+
+def _plan_id(scores: NDArray[np.float32], name: str) -> str:
+    return hashlib.blake2b(scores.tobytes() + name.encode(), digest_size=8).hexdigest()

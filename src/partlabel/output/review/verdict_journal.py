@@ -59,6 +59,7 @@ CREATE TABLE IF NOT EXISTS plans (
     id TEXT PRIMARY KEY, class TEXT NOT NULL, time REAL NOT NULL
 ) STRICT;
 """
+_DAMAGE = ("not a database", "malformed", "no such", "has no column", "not decode", "file format")
 _VERDICT = "image, class, value, asked, score, decided, learned, plan, stratum, inclusion"
 
 
@@ -75,6 +76,9 @@ class Journal:
         self.path, self._lock = path, threading.RLock()
         with self._storing():
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            (problem,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if problem != "ok":
+                raise sqlite3.DatabaseError(f"malformed: {problem}")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("PRAGMA foreign_keys = ON")
@@ -217,7 +221,7 @@ class Journal:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            if "not a database" in str(error) or "malformed" in str(error):
+            if any(words in str(error) for words in _DAMAGE):
                 raise FileError(self.path, f"damaged ({error}); move it away") from error
             raise JobError(
                 f"{self.path}: the journal cannot be written ({error}). Verdicts that were "

@@ -187,6 +187,33 @@ methods: [{{name: a, method: bce}}]
     assert set(np.diff(training.cells.starts)) == {2}  # of five classes
 
 
+def test_merged_and_mixed_labels(scene: Path, tmp_path: Path) -> None:
+    strategies = "{strategy: merged, parts: 2}, {strategy: mixed, full: 0.5, tags: 0.25}"
+    content = f"""
+strategies: [{strategies}]
+settings: {SHORT}
+methods: [{{name: a, method: an}}]
+"""
+    (tmp_path / "s.yaml").write_text(content)
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    done = run_spec(spec, tmp_path / "out", cache=tmp_path / "cache", say=lambda message: None)
+    titles = ["merged-parts2", "mixed-full0.5-tags0.25"]
+    assert [line["strategy"] for line in done.results] == titles
+    assert not any("error" in line for line in done.results), str(done)
+    origins = {}
+    for cell in (tmp_path / "out" / "cells").iterdir():
+        training = Run(cell / "run").selection.training
+        per_image = set(np.diff(training.cells.starts).tolist())
+        origins[tuple(training.origins)] = per_image
+    # five classes in two parts; all of five, one tag, or nothing
+    assert origins["part 1", "part 2"] == {2, 3}
+    assert origins["full", "tags"] == {0, 1, 5}
+    (tmp_path / "s.yaml").write_text(content.replace("parts: 2", "parts: 6"))
+    spec = read_spec(tmp_path / "s.yaml", scene / "labels.csv", scene / "images")
+    with pytest.raises(InputError, match="6 parts need as many classes, and there are 5"):
+        run_spec(spec, tmp_path / "other")  # before the first training
+
+
 def test_trainings_can_start_from_the_model_of_a_method(scene: Path, tmp_path: Path) -> None:
     """One bce run per seed; a training with next to no learning rate stays what it starts from."""
     (tmp_path / "s.yaml").write_text(

@@ -155,6 +155,39 @@ def test_every_way_to_join_names_gives_the_same_merge(team: str, web: str, way: 
     ]
 
 
+@pytest.mark.parametrize("way", ["rename", "synonyms", "both"])
+def test_names_to_replace_are_found_in_any_case(way: str) -> None:
+    Path("same.txt").write_text("pet,CAT\n" if way == "synonyms" else "pet,Kitten\n")
+    words = {
+        "rename": ["--rename", "CAT=pet"],
+        "synonyms": ["--synonyms", "same.txt"],
+        "both": ["--rename", "CAT=kitten", "--synonyms", "same.txt"],
+    }
+    files = ("wide.csv", "tags.csv:unlisted=unknown")
+    run("merge", *files, "-o", "out.csv", "--ignore-case", *words[way])
+    assert list(read_labels("out.csv").classes) == ["pet", "Dog"]
+    run("convert", "wide.csv", "out.csv", "--ignore-case", *words[way])
+    assert list(read_labels("out.csv").classes) == ["pet", "Dog"]
+    if way == "rename":
+        run("merge", *files, "-o", "new.csv", *words[way], code=2)
+        run("convert", "wide.csv", "new.csv", *words[way], code=2)
+    assert not Path("new.csv").exists()
+
+
+def test_one_file_is_merged_by_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("c.csv").write_text("image,Cat,cat\na,1,0\nb,1,\n")
+    run("convert", "c.csv", "out.csv", "--ignore-case", code=2)
+    assert "merge with --conflict" in capsys.readouterr().err
+    run("merge", "c.csv", "-o", "out.csv", "--ignore-case", "--conflict", "unknown")
+    assert read_labels("out.csv").dense().tolist() == [[0], [1]]
+    run("merge", "c.csv", "-o", "new.csv", code=2)
+    assert "two label files or more; convert reads one" in capsys.readouterr().err
+    Path("merge.yaml").write_text("files: [c.csv]\nconflict: ours\n")
+    run("merge", "merge.yaml", "-o", "new.csv", "--corrections", code=2)
+    assert "--corrections needs a label file" in capsys.readouterr().err
+    assert not Path("new.csv").exists()
+
+
 def test_corrections_in_another_case() -> None:
     Path("c.csv").write_text("image,class,value\na.jpg,CAT,0\nx.jpg,dog,\n")
     words = ("merge", "wide.csv", "c.csv", "--corrections", "-o", "out.csv")

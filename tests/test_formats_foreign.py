@@ -40,6 +40,14 @@ def test_sheets_are_read_as_text_tables_are(tmp_path: Path) -> None:
     assert "it has no sheets" in error_of(Path(f"{tmp_path / 't.csv'}#one"))
 
 
+def test_other_sheets_are_pointed_out(tmp_path: Path) -> None:
+    labels = sheet_xml([["image", "cat"], ["a.jpg", 1]])
+    path = write_xlsx(tmp_path / "a.xlsx", {"Notes": sheet_xml([["hello"]]), "Labels": labels})
+    with pytest.raises(InputError, match=r"has 2 sheets, and .*a\.xlsx#SHEET is another one"):
+        read_labels(path)
+    assert list(read_labels(f"{path}#Labels").classes) == ["cat"]
+
+
 def test_locations_in_a_sheet_are_rows(tmp_path: Path) -> None:
     rows = [*WIDE, ["c.jpg", 2, 0]]
     path = write_xlsx(tmp_path / "t.xlsx", {"s": sheet_xml(rows)})

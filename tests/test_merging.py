@@ -458,6 +458,28 @@ def test_corrections_of_unknown_names_are_errors(
     assert not list(Path().glob("out*"))
 
 
+def test_empty_fields_of_corrections_are_counted(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("wide.csv").write_text("image,cat\n1.jpg,\n2.jpg,1\n")
+    run("merge", "north.csv", "wide.csv", "--corrections", "-o", "out.csv")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 absent became present; kept because the field is empty here: 1 label" in said
+    assert read_labels("out.csv").dense().tolist() == [[1, -1], [1, 0]]
+    Path("cells.csv").write_text("image,class,value\n1.jpg,cat,\n2.jpg,cat,1\n")
+    run("merge", "north.csv", "cells.csv", "--corrections", "-o", "out.csv")
+    assert "field is empty" not in capsys.readouterr().out
+    assert read_labels("out.csv").dense().tolist() == [[0, -1], [1, 0]]
+
+
+def test_corrections_are_proposed_where_files_disagree(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("c.csv").write_text("image,class,value\n1.jpg,cat,0\n")
+    run("merge", "north.csv", "c.csv", "-o", "out.csv", code=2)
+    assert "--corrections if later files correct the first" in capsys.readouterr().err
+
+
 def test_edit_makes_labels_unknown(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("difficult.csv").write_text("image,class\n1.jpg,cat\n9.jpg,dog\n1.jpg,cat\n")
     run("edit", "north.csv", "out.csv", "--unknown", "difficult.csv")
@@ -550,6 +572,21 @@ def test_contradictions_to_a_hierarchy_are_reported(
     run("convert", "north.csv", "out.csv", "--hierarchy", "h.csv")
     assert "image '1.jpg' has 'cat', but no 'dog'" in capsys.readouterr().err
     assert read_labels("out.csv").dense().tolist() == [[1, -1], [-1, 0]]
+
+
+def test_a_parent_that_no_file_has_can_be_added(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("h.csv").write_text("cat,animal\ndog,animal\noak,tree\n")
+    run("convert", "north.csv", "out.csv", "--hierarchy", "h.csv")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no file has 'animal', 'oak', 'tree'; to add a parent such as 'animal'" in said
+    assert "the header image,animal" in said
+    Path("parents.csv").write_text("image,animal\n")
+    run("merge", "north.csv", "parents.csv", "-o", "out.csv", "--hierarchy", "h.csv")
+    assert "to add a parent" not in capsys.readouterr().out
+    assert list(read_labels("out.csv").classes) == ["cat", "dog", "animal"]
+    assert read_labels("out.csv").dense().tolist() == [[1, -1, 1], [-1, 0, 0]]
 
 
 def test_hierarchies_are_read(tmp_path: Path) -> None:

@@ -104,9 +104,9 @@ def convert(
     same = read_synonyms(synonyms) if synonyms is not None else {}
     tree = read_hierarchy(hierarchy) if hierarchy is not None else None
     files = ImageFiles(images) if images is not None else None
-    reading = replace(reading, rename=chained([new_names, same]))
+    reading = replace(reading, rename=chained([new_names, same], ignore_case=reading.ignore_case))
     content = read(labels, reading, quiet=as_json)
-    check_renamed(new_names, content.file_classes)
+    check_renamed(new_names, content.file_classes, ignore_case=reading.ignore_case)
     table = content.table
     if files is not None:
         matched = name_like_files(table, files)
@@ -187,6 +187,8 @@ def merge(
     )
     if corrections and conflict is not None:
         raise InputError("--corrections takes the later label; leave out --conflict")
+    if corrections and len(plan.files) < 2:
+        raise InputError("--corrections needs a label file, and after it a file that corrects it")
     check_target(out, to, [entry.path for entry in plan.files], excel_safe)
     result = merge_files(
         plan,
@@ -261,8 +263,11 @@ def _plan(labels: list[str], **options: Any) -> "MergePlan":
         plan = read_plan(Path(labels[0])).model_copy(update=options)
     else:
         plan = MergePlan(files=[parse_file(text) for text in labels], **options)
-    if len(plan.files) < 2:
-        raise InputError("merge needs two label files or more")
+    if len(plan.files) < 2 and plan.conflict == "error":
+        raise InputError(
+            "merge needs two label files or more; convert reads one, and merge --conflict "
+            "decides between the classes of one file that become one"
+        )
     return plan
 
 

@@ -49,6 +49,7 @@ class Corrected:
         confirmed: number of labels of a model that a human confirmed.
         ignored: number of a model's labels that contradict a human's, and were ignored.
         kept: number of labels of a human that a human confirmed, because a model asked.
+        empty: number of known labels that the corrections have an empty field for.
     """
 
     table: LabelTable
@@ -57,6 +58,7 @@ class Corrected:
     confirmed: int
     ignored: int
     kept: int
+    empty: int = 0
 
     def __str__(self) -> str:
         kinds = [(change.old[0], change.new[0]) for change in self.changes]
@@ -70,7 +72,13 @@ class Corrected:
             "of a model contradict a human's and were ignored": self.ignored,
         }
         parts = [f"{number:,} {what}" for what, number in numbers.items() if number]
-        return "corrected labels: " + (", ".join(parts) or "none")
+        text = "corrected labels: " + (", ".join(parts) or "none")
+        if self.empty:
+            text += (
+                f"; kept because the field is empty here: {count(self.empty, 'label')} (to make "
+                "labels unknown, use a file with the columns image,class,value)"
+            )
+        return text
 
 
 class Verdicts(NamedTuple):
@@ -128,6 +136,21 @@ def correct(table: LabelTable, later: LabelTable, verdicts: Verdicts | None = No
         int((ignored & (news.values * pairs.old_values < 0)).sum()),
         len(kept),
     )
+
+
+def empty_fields(table: LabelTable, later: LabelTable) -> int:
+    """Number of known labels of images and classes of the corrections about which they are silent.
+
+    In a file with a field for each label, these fields are empty.
+    """
+    cells, width = table.cells, len(table.classes)
+    in_later = later.ids.find(table.ids)[cells.rows] >= 0
+    in_later &= later.classes.find(table.classes)[cells.columns] >= 0
+    known = _flat_index(table)[in_later & (cells.values != 0)]
+    rows, columns = table.ids.find(later.ids), table.classes.find(later.classes)
+    is_stated = later.cells.values != 0
+    stated = (rows[later.cells.rows] * width + columns[later.cells.columns])[is_stated]
+    return int(np.count_nonzero(~np.isin(known, stated)))
 
 
 class _Pairs(NamedTuple):

@@ -45,6 +45,7 @@ class Implied:
             both stated. Such labels stay as they are, and imply nothing.
         examples: some contradictions, in words.
         missing: the classes of the hierarchy that the table lacks; they are not added.
+        parents: those of them that are ancestors of a class of the table.
     """
 
     table: LabelTable
@@ -53,6 +54,7 @@ class Implied:
     contradictions: int
     examples: list[str]
     missing: list[str]
+    parents: list[str]
 
     def __str__(self) -> str:
         text = f"the hierarchy adds {count(self.added, 'label')}"
@@ -60,6 +62,11 @@ class Implied:
             text += f" and corrects {count(self.overruled, 'label')} of a model"
         if self.missing:
             text += f"; no file has {some(self.missing)}"
+        if self.parents:
+            text += (
+                f"; to add a parent such as '{self.parents[0]}' as a class, also merge a file that "
+                f"has only the header image,{self.parents[0]}"
+            )
         return text
 
     def warning(self) -> str:
@@ -148,14 +155,21 @@ def imply(table: LabelTable, hierarchy: Hierarchy) -> Implied:
     )
     new_rows, new_columns = np.divmod(combined.cell, max(width, 1))
     new = from_triples(new_rows, new_columns, combined.value, table.shape, combined.details)
+    missing = hierarchy.names - set(table.classes)
     return Implied(
         LabelTable.from_cells(table.ids, table.classes, new, table.splits, table.origins),
         int(np.count_nonzero(combined.value) - np.count_nonzero(cells.values)),
         int(combined.overruled.sum()),
         len(pairs),
         [_describe(table, pair) for pair in pairs[:_EXAMPLES]],
-        sorted(hierarchy.names - set(table.classes)),
+        sorted(missing),
+        sorted(missing & _above(table.classes, hierarchy)),
     )
+
+
+def _above(classes: Names, hierarchy: Hierarchy) -> set[str]:
+    """All ancestors of these classes."""
+    return {above for name in classes for above in hierarchy.ancestors.get(name, ())}
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Class names: renaming classes, and classes that are one and the same."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from partlabel.base.errors import InputError, count, one_of
 from partlabel.labels.cells import from_triples
 from partlabel.labels.combine import Conflict, combine
+from partlabel.labels.formats.reading_options import folded
 from partlabel.labels.formats.source import Source
 from partlabel.labels.names import Names
 from partlabel.labels.table import LabelTable
@@ -51,29 +52,38 @@ def rename(table: LabelTable, names: Mapping[str, str], conflict: Conflict = "er
     return LabelTable.from_cells(table.ids, classes, joined, table.splits, table.origins)
 
 
-def check_renamed(names: Mapping[str, str], classes: Iterable[str]) -> None:
+def check_renamed(
+    names: Mapping[str, str], classes: Iterable[str], *, ignore_case: bool = False
+) -> None:
     """Raise an error for a class to rename that does not exist, or for an invalid new name."""
-    known = set(classes)
+    key, known = _key(ignore_case), set(classes)
+    keys = {key(name) for name in known}
     for old, new in names.items():
-        if old not in known:
+        if key(old) not in keys:
             one_of("class", old, sorted(known))
         if not new.strip():
             raise InputError(f"the class '{old}' cannot be renamed to '{new}'")
 
 
-def chained(steps: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def chained(steps: Sequence[Mapping[str, str]], *, ignore_case: bool = False) -> dict[str, str]:
     """New names that are given in several steps, as one step.
 
     >>> chained([{"auto": "car"}, {"car": "vehicle"}])
     {'auto': 'vehicle', 'car': 'vehicle'}
     """
-    names = {}
+    key, names = _key(ignore_case), {}
+    by_key = [{key(old): new for old, new in step.items()} for step in steps]
     for old in dict.fromkeys(name for step in steps for name in step):
         new = old
-        for step in steps:
-            new = step.get(new, new)
+        for step, others in zip(steps, by_key, strict=True):
+            new = step.get(new, others.get(key(new), new))
         names[old] = new
     return names
+
+
+def _key(ignore_case: bool) -> Callable[[str], str]:
+    """What names of the same class have in common."""
+    return folded if ignore_case else str
 
 
 def read_synonyms(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -258,9 +258,11 @@ def _disagreement(
     if len(split_clashes):
         first = ids[int(split_clashes[0])]
         subjects.append(f"the split of {count(len(split_clashes), 'image')} (first: '{first}')")
+    rules = "choose a rule with --conflict ours, theirs or unknown (in Python: conflict=...)"
+    if len(clashes):
+        rules += ", or use --corrections if later files correct the first"
     return InputError(
-        f"the tables disagree on {' and '.join(subjects)}; choose a rule with --conflict ours, "
-        f"theirs or unknown (in Python: conflict=...){different_meanings(by_class)}"
+        f"the tables disagree on {' and '.join(subjects)}; {rules}{different_meanings(by_class)}"
     )
 
 

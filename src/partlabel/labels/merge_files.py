@@ -9,7 +9,7 @@ import numpy as np
 from partlabel.base.errors import InputError, one_of
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import formats
-from partlabel.labels.corrections import Corrected, correct, read_verdicts
+from partlabel.labels.corrections import Corrected, correct, empty_fields, read_verdicts
 from partlabel.labels.formats import Reading, ReadOptions
 from partlabel.labels.formats.cell_list import CellList
 from partlabel.labels.formats.packing import unpacked_stem
@@ -115,6 +115,8 @@ def _correct(parts: list[Part]) -> MergedFiles:
             verdicts = read_verdicts(part.entry.path, table, part.names, images, part.options)
         try:
             step = correct(table, part.table.with_origin(part.origin), verdicts)
+            if formats.FORMATS[part.format].lists_every_cell:
+                step = replace(step, empty=empty_fields(table, part.table))
         except InputError as error:
             raise InputError(f"{part.entry.path}: {error}") from None
         table = step.table
@@ -129,19 +131,25 @@ def _read_parts(plan: MergePlan, on_read: OnRead | None) -> list[Part]:
     _check_columns(plan)
     readings, all_options = [], []
     for entry in plan.files:
-        renames = chained([entry.rename, plan.rename, synonyms])
-        all_options.append(replace(options_of(entry, plan), rename=renames))
+        options = options_of(entry, plan)
+        steps = [entry.rename, plan.rename, synonyms]
+        renames = chained(steps, ignore_case=options.ignore_case)
+        all_options.append(replace(options, rename=renames))
         readings.append(formats.read_with(entry.path, all_options[-1], conflict=plan.conflict))
         if on_read is not None:
             on_read(entry, readings[-1])
-    check_renamed(plan.rename, {name for reading in readings for name in reading.file_classes})
+    check_renamed(
+        plan.rename,
+        {name for reading in readings for name in reading.file_classes},
+        ignore_case=any(options.ignore_case for options in all_options),
+    )
     origins = _origins(plan.files, [reading.table for reading in readings])
     parts, spelling = [], dict[str, str]()
     for entry, options, reading, origin in zip(
         plan.files, all_options, readings, origins, strict=True
     ):
         try:
-            check_renamed(entry.rename, reading.file_classes)
+            check_renamed(entry.rename, reading.file_classes, ignore_case=options.ignore_case)
             table, names = _evidence(reading, entry), reading.notes.names
             if options.ignore_case:
                 taken = {name: spelling.get(folded(name), name) for name in table.classes}

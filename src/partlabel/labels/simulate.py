@@ -94,9 +94,7 @@ def merged(table: LabelTable, seed: int, parts: int = 2) -> LabelTable:
     >>> np.unique(np.abs(merged(table, seed=0).dense()).sum(axis=1)).tolist()
     [2]
     """
-    _check_parts(parts)
-    if parts > len(table.classes):
-        raise InputError(f"{parts} parts need as many classes, and there are {len(table.classes)}")
+    check_classes("merged", len(table.classes), parts=parts)
     cells = _known_cells(table)
     part_of_image = _cut(uniform(key(seed, "merged", "images"), keys(table.ids)), parts)
     draws = uniform(key(seed, "merged", "classes"), keys(table.classes))
@@ -208,6 +206,16 @@ def check(
         _check_share(proportion)
     if not 0 <= holdout < 1:
         raise InputError(f"holdout is {holdout}; it must be at least 0 and less than 1")
+
+
+def check_classes(strategy: str, classes: int, **options: float) -> None:
+    """Raise an error if a table has too few classes for a strategy with these options."""
+    if strategy != "merged":
+        return
+    parts = options.get("parts", 2)
+    _check_parts(parts)
+    if parts > classes:
+        raise InputError(f"{parts} parts need as many classes, and there are {classes}")
 
 
 def _check_share(proportion: float) -> float:

@@ -229,7 +229,7 @@ def _without_empty(table: LabelTable, train: Rows, val: Rows, *, drop: bool) -> 
         raise InputError(
             f"no training image is known to have {some(empty)}; "
             f"{count(len(empty), 'class', 'classes')} cannot be learned: "
-            f"{hint if in_val else ''}leave them out with --drop-empty (drop_empty=True)"
+            f"{hint if in_val else ''}leave them out with --drop-empty"
         )
     if len(empty) == len(table.classes):
         raise InputError("no class is left to learn: no label is known to be present")

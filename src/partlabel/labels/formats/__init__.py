@@ -279,8 +279,12 @@ def _detect(source: Source) -> Format:
         options = " or ".join(f"--format {candidate.name}" for candidate in matching)
         raise source.error(f"matches several formats; choose one with {options}")
     choices = f"; choose one with --format: {', '.join(FORMATS)}"
+    other_sheets = ""
+    if source.sheets > 1:
+        file = str(source.path).removesuffix(f"#{source.sheet}")
+        other_sheets = f"; it has {source.sheets} sheets, and {file}#SHEET is another one"
     raise source.error(
-        f"matches no label format{hint(source) if source.kind == 'text' else choices}"
+        f"matches no label format{hint(source) if source.kind == 'text' else choices}{other_sheets}"
     )
 
 

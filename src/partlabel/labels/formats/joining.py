@@ -87,6 +87,8 @@ def _new_names(stated: Stated, options: ReadOptions) -> list[str]:
     names = [options.rename.get(name, name) for name in stated.classes]
     if not options.ignore_case:
         return names
+    by_folded = {folded(old): new for old, new in options.rename.items()}
+    names = [options.rename.get(name, by_folded.get(folded(name), name)) for name in stated.classes]
     statements = np.bincount(stated.label, minlength=len(names))
     new_names = set(options.rename.values())
     kept: dict[str, tuple[tuple[bool, int], str]] = {}

@@ -41,8 +41,9 @@ class ReadOptions:
         only_classes: read only these classes; empty for all.
         min_count: leave out classes that are present in fewer images than this; None for no limit.
         rename: new names of classes; classes that get the same name become one.
-        ignore_case: whether classes whose names differ only in case are one class. It keeps a name
-            that ``rename`` gives, else the most frequent one.
+        ignore_case: whether classes whose names differ only in case are one class, which
+            ``rename`` may also spell in any case. It keeps a name that ``rename`` gives, else the
+            most frequent one.
     """
 
     format: str | None = None

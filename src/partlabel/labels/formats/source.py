@@ -83,6 +83,7 @@ class Source:
         self.options = options or ReadOptions()
         self.remarks: list[str] = []
         self.sheet: str | None = None
+        self.sheets = 0
         try:
             self.file, sheet = _split_sheet(self.path)
             mode = self.file.stat().st_mode
@@ -128,7 +129,7 @@ class Source:
         if head == spreadsheet.MAGIC:
             with self._replaced() as spool:
                 info = spreadsheet.write_as_text(self.file, sheet, spool, shown_as=self.path)
-            self.sheet = info.name
+            self.sheet, self.sheets = info.name, info.sheets
             number = f" of {info.sheets}" if info.sheets > 1 else ""
             self.remarks.append(f"read from the sheet '{info.name}'{number}")
         elif sheet is not None:

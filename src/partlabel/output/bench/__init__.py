@@ -124,6 +124,8 @@ def _check_data(spec: Spec, say: Say) -> tuple[str, ...]:
             f"has a split '{simulate.HOLDOUT}', but bench draws this split itself; rename it to "
             f"'{spec.split}'",
         )
+    for entry in spec.strategies:
+        simulate.check_classes(entry.strategy, len(table.classes), **entry.options)
     known = table.split(spec.split).known
     if known < 1:
         say(f"{known:.1%} of the training labels are known; all figures use known labels only")

@@ -350,7 +350,7 @@ def test_the_preset_of_the_paper() -> None:
         ({"base": "an", "alpha": 0.2}, "alpha would have no effect without base=em"),
         ({"base": "an", "expected": 2}, "expected would have no effect without base=em"),
         ({"base": "em", "beta": 0.1}, "beta would have no effect without base=em-apl"),
-        ({"delta": 0.4}, "greater than or equal to 0.5"),
+        ({"delta": 0.4}, "must be at least 0.5"),
         (
             {"lambda_plc": 0, "lambda_lac": 0, "delta": 0.8},
             "delta would have no effect without lambda_plc",

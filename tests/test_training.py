@@ -344,8 +344,8 @@ def test_a_loss_that_is_not_finite_stops_the_training_and_names_images(
     [
         ({"method": "bec"}, "did you mean 'bce'"),
         ({"epoch": 3}, "did you mean 'epochs'"),
-        ({"epochs": 0}, "epochs = 0"),
-        ({"optimizer": "adamm"}, "optimizer = 'adamm'"),
+        ({"epochs": 0}, "epochs: must be at least 1, not 0"),
+        ({"optimizer": "adamm"}, "optimizer: must be .sgd., .* not .adamm."),
         ({"schedule": "cosin"}, "did you mean 'cosine'"),
         ({"options": {"normalise": "batch"}}, "did you mean 'normalize'"),
         ({"head": "saliensy"}, "did you mean 'saliency'"),

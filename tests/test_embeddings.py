@@ -178,11 +178,14 @@ def test_bad_files(
 # ---- training
 
 
+@pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.filterwarnings("ignore:.*belong together")
-def test_embedded_images_give_the_run_on_images(scene: Path, tmp_path: Path) -> None:
+def test_embedded_images_give_the_run_on_images(scene: Path, tmp_path: Path, mirror: bool) -> None:
     weights = tmp_path / "net.pt"
     torch.save(Backbone("test_efficientnet", "none", "all", 64).lower.state_dict(), weights)
-    network: dict[str, Any] = {"backbone": "test_efficientnet", "weights": str(weights), "size": 64}
+    network: dict[str, Any] = {
+        "backbone": "test_efficientnet", "weights": str(weights), "size": 64, "mirror": mirror
+    }  # fmt: skip
     file = partlabel.embed(scene / "images", tmp_path / "v.npy", cache=tmp_path, **network)
     assert file.ids[0] == "000000.png"
     labels = scene / "partial.csv"

@@ -32,6 +32,10 @@ def embed(
         Optional[int],  # noqa: UP045
         typer.Option(help="Image size in pixels. (default: as in train)"),
     ] = None,
+    mirror: Annotated[
+        bool,
+        typer.Option("--mirror", help="Average features over an image and its mirror image."),
+    ] = False,
     workers: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(help="Processes that decode images. (default: as in train)", min=0),
@@ -67,6 +71,7 @@ def embed(
         backbone=backbone,
         weights=weights,
         size=size,
+        mirror=mirror,
         workers=workers,
         cache=cache,
         device=device,

@@ -38,6 +38,7 @@ def embed(
     backbone: str | None = None,
     weights: str | None = None,
     size: int | None = None,
+    mirror: bool = False,
     workers: int | None = None,
     cache: PathLike | None = None,
     device: str | None = None,
@@ -47,16 +48,18 @@ def embed(
     Args:
         images: image files, or folders of images. The id of an image is its path in its folder.
         out: the .npy, .npz, .safetensors, .parquet or .arrow file to write.
-        backbone, weights, size: the network, as in :func:`train`; None for the defaults.
+        backbone, weights, size, mirror: the network, as in :func:`train`; None for the defaults.
         workers: processes that decode images; None for a number that suits this computer.
         cache: folder of cached features.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
     """
     path = Path(out)
     check_target(path)
-    settings = {"backbone": backbone, "weights": weights, "size": size}
+    settings = {"backbone": backbone, "weights": weights, "size": size, "mirror": mirror}
     network = make_settings(
-        method="bce", frozen="all", **{k: v for k, v in settings.items() if v is not None}
+        method="bce",
+        frozen="all",
+        **{k: v for k, v in settings.items() if v is not None and v is not False},
     )
     execution = Execution(
         workers=workers, cache=None if cache is None else Path(cache), device=device or "auto"

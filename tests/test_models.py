@@ -27,8 +27,9 @@ PHOTOS = {
 
 
 def test_photos_get_their_imagenet_classes() -> None:
-    model = timm.create_model(DEFAULT_BACKBONE)
-    load_packaged(model)
+    name = "tf_efficientnet_lite0"
+    model = timm.create_model(name)
+    load_packaged(model, name)
     model.eval()
     for path, label in PHOTOS.items():
         pixels = (read_picture(path, 224)[None].float() - 127.5) / 127.5

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-DEFAULT_BACKBONE = "tf_efficientnet_lite0"
+DEFAULT_BACKBONE = "tf_efficientnet_lite2"
 
 Optimizer = Literal["sgd", "adam", "adamw", "rmsprop", "lbfgs"]
 WHOLE_BATCH: Optimizer = "lbfgs"

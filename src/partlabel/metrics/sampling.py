@@ -23,6 +23,8 @@ class Sample(NamedTuple):
         image: [m] index of the image that a cell belongs to.
         fraction: every class has at least this share of its cells reserved.
         unit: what was drawn at random.
+        thinned: [m] the reserved cells, and as many unknown ones per image, drawn at random; None
+            for all cells. The images to fill in then look like those that test.
     """
 
     confidence: NDArray[Any]
@@ -31,6 +33,7 @@ class Sample(NamedTuple):
     image: NDArray[np.int64]
     fraction: float
     unit: Unit = "cell"
+    thinned: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,9 @@ def draw_sample(population: Population, classes: list[int], value: int) -> Sampl
         rows = np.flatnonzero(members)
         rows = rows[np.argsort(draws[rows, column], kind="stable")]
         tests[rows[keep[group, column] :], column] = False
-    cells = population.unknown[:, classes] | tests
+    filled = population.unknown[:, classes]
+    thinned = tests | (filled & (draws < _per_image(tests) / max(_per_image(filled), 1e-12)))
+    cells = filled | tests
     confidence = value * population.scores[:, classes][cells]
     order = np.argsort(-confidence, kind="stable")
     return Sample(
@@ -109,4 +114,10 @@ def draw_sample(population: Population, classes: list[int], value: int) -> Sampl
         np.nonzero(cells)[0][order],
         ratio / (1 + ratio),
         population.unit,
+        thinned[cells][order],
     )
+
+
+def _per_image(cells: NDArray[np.bool_]) -> float:
+    """The mean number of cells per image, of images with any."""
+    return float(cells.sum() / max(int(cells.any(axis=1).sum()), 1))

@@ -171,7 +171,9 @@ def populations(
         seed: of the draws that make ratios equal.
         table: the images of the selection, and after them others; None for those alone.
     """
-    known, unknown = table or selection.known, evidence.unknown & ~evidence.tagged[:, None]
+    known, untagged = table or selection.known, ~evidence.tagged[:, None]
+    # nothing of a tagged image is filled in by these tests, so its labels are no sample of the rest
+    unknown, tested = evidence.unknown & untagged, np.where(untagged, evidence.tested, 0)
     names = keys(known.ids)[:, None], keys(known.classes)
     draws = uniform(key(seed, "equal ratios"), *names)
     groups = image_groups(selection.known)
@@ -181,7 +183,7 @@ def populations(
         used = np.zeros(len(known), dtype=np.bool_)
         used[selection.train if evidence.kind == "cross" else selection.used] = True
         part = unknown & used[:, None]
-        by_label = part & _tested_alone(part, evidence.tested != 0, of_image, groups.random)
+        by_label = part & _tested_alone(part, tested != 0, of_image, groups.random)
     result = []
     pairs: tuple[tuple[Unit, Mask, Mask], ...] = (
         ("cell", by_label, _same_strata(by_label, of_image)),
@@ -189,7 +191,7 @@ def populations(
     )
     for unit, cells, tests in pairs:
         if cells.any():
-            labels = np.where(tests, evidence.tested, 0).astype(np.int8)
+            labels = np.where(tests, tested, 0).astype(np.int8)
             result.append(Population(evidence.logits, labels, cells, draws, of_image, unit))
     return result
 

@@ -12,6 +12,7 @@ from partlabel.metrics.shift import measure_shift
 from partlabel.training.reserving import (
     draw_reserved,
     evidence,
+    groups_without_reserved,
     image_groups,
     may_test,
     numbers_to_reserve,
@@ -80,6 +81,30 @@ def test_reserved_labels_are_a_random_sample_of_what_training_does_not_see() -> 
         assert np.ptp(number / unknown) < 0.05
     error = np.std(shares) / np.sqrt(len(shares))
     assert np.mean(shares) == pytest.approx(0.2, abs=4 * error + 0.002)
+
+
+def test_an_image_is_in_no_group_because_of_a_reserved_label() -> None:
+    """Otherwise an image with one label, which is reserved, is known to have one: no random sample.
+
+    Of 4,000 images, half were never labelled. The others have a label or two each.
+    """
+    rng = np.random.default_rng(2)
+    known = (rng.random((4000, 6)) < 0.2) & (np.arange(4000) < 2000)[:, None]
+    full = make_table(4000)
+    table = LabelTable(full.ids, full.classes, np.where(known, full.dense(), 0))
+    selection = select(table, Settings(method="bce", seed=3, reserve=0.3))
+    seen, tested = selection.table.dense() != 0, selection.tested.dense() != 0
+    groups = groups_without_reserved(selection.learnable, selection.used, 3)
+    inside = groups.random[groups.of_image]
+    assert seen[inside].any(axis=1).all()
+    # among the labels that no training sees, reserved ones lie in images with as many others
+    others = seen.sum(axis=1)
+    hidden = ~seen & inside[:, None]
+    rows, columns = np.nonzero(hidden)
+    number, is_tested = others[rows], tested[rows, columns]
+    assert is_tested.sum() > 300
+    error = number.std() / np.sqrt(is_tested.sum())
+    assert number[is_tested].mean() == pytest.approx(number.mean(), abs=4 * error)
 
 
 def test_more_labels_are_not_reserved_than_needed() -> None:

@@ -68,6 +68,14 @@ class Selection:
         return self._of_classes(self.labels)
 
     @cached_property
+    def learnable(self) -> LabelTable:
+        """All images, with all classes but the side classes, also those that are not learned."""
+        side = set(self.side or ())
+        if not side:
+            return self.labels
+        return self.labels.with_classes([n for n in self.labels.classes if n not in side])
+
+    @cached_property
     def tested(self) -> LabelTable:
         """All images, with only those labels that are hidden from training and choosing."""
         hidden = self.hidden if self.hidden is not None else np.zeros(0, dtype=np.bool_)

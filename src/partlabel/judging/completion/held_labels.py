@@ -13,7 +13,7 @@ from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.metrics.calibration import Calibration, calibrate
 from partlabel.metrics.sampling import Population, Unit
 from partlabel.training.out_of_fold import OutOfFold, out_of_fold
-from partlabel.training.reserving import evidence, image_groups, may_test
+from partlabel.training.reserving import evidence, groups_without_reserved, image_groups, may_test
 from partlabel.training.run import Run
 from partlabel.training.selection import Selection
 
@@ -176,7 +176,10 @@ def populations(
     unknown, tested = evidence.unknown & untagged, np.where(untagged, evidence.tested, 0)
     names = keys(known.ids)[:, None], keys(known.classes)
     draws = uniform(key(seed, "equal ratios"), *names)
-    groups = image_groups(selection.known)
+    if evidence.kind == "cross":
+        groups = image_groups(selection.known)
+    else:  # as they were when labels were reserved
+        groups = groups_without_reserved(selection.learnable, selection.used, seed)
     of_image = _padded(groups.of_image, len(known))
     by_label = np.zeros_like(unknown)
     if not len(selection.reserved):

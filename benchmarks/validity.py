@@ -106,14 +106,14 @@ def run_draw(missing: str, learner: str, test: str, seed: int, tally: Tally) -> 
             pools = [list(pool) for pool in dict.fromkeys(one.pool for one in ours if one.basis)]
             without = [j for j, one in enumerate(ours) if one.basis is None]
             failed = [[j] for j in without] if basis == "class" else [without]
-            for pool in [*pools, *failed]:
+            for pool in failed:
                 tally.tests[value] += could_break(population, pool, value, truth)
             for pool in pools:
-                cells = decided[:, pool] == value
-                if cells.any():
-                    right = (truth[:, pool] == value)[cells].mean()
-                    tally.made[value] += 1
-                    tally.broken[value] += bool(right < PRECISION)
+                cells, right = decided[:, pool] == value, truth[:, pool] == value
+                broken = bool(cells.any() and right[cells].mean() < PRECISION)
+                tally.made[value] += bool(cells.any())
+                tally.broken[value] += broken
+                tally.tests[value] += broken or could_break(population, pool, value, truth)
 
 
 def could_break(population: Population, classes: list[int], value: int, truth: Any) -> bool:

@@ -8,9 +8,10 @@ from partlabel.judging.completion.assessment import Scope
 from partlabel.judging.completion.held_labels import Choosing, Evidence, populations
 from partlabel.judging.completion.result import recall_at_least
 from partlabel.labels import ABSENT, PRESENT, LabelTable
+from partlabel.labels.groups import Groups
 from partlabel.metrics.calibration import calibrate
 from partlabel.metrics.guarantee import Guarantee, nothing_guaranteed
-from partlabel.metrics.sampling import Population
+from partlabel.metrics.sampling import Population, draw_sample
 from partlabel.metrics.sequence import Limit
 from partlabel.training.selection import Selection, select
 from partlabel.training.settings import Settings
@@ -63,3 +64,22 @@ def test_recall_counts_groups_as_they_are_filled_in() -> None:
     scope = Scope(population, nothing_guaranteed(1))
     recall = recall_at_least(scope, 0, PRESENT, Guarantee(Limit(threshold=1.0), "class", (0,)))
     assert recall < 500 / 10000
+
+
+def test_images_that_belong_together_test_by_image_and_count_as_one() -> None:
+    rng = np.random.default_rng(1)
+    truth = make_truth(rng, 1500)
+    labels = np.where(rng.random(truth.shape) < 0.4, truth, 0)
+    groups = Groups.of_codes(np.where(np.arange(1500) < 400, np.arange(1500) // 2, -1))
+    selection = select(make_table(labels), Settings(method="bce"), groups)
+    nothing = np.zeros(1500, dtype=np.bool_)
+    by_label, by_image = populations(selection, make_evidence(selection, nothing, rng), 0)
+    copies = groups.sizes > 1
+    assert by_label.unit == "cell"
+    assert not by_label.unknown[copies].any()
+    assert not by_label.labels[copies].any()
+    assert by_image.unknown[copies].any()
+    assert not by_image.unknown[~copies].any()
+    sample = draw_sample(by_image, [0], PRESENT)
+    assert np.isin(sample.image, groups.first).all()
+    assert np.bincount(sample.image).max() == 2

@@ -1,8 +1,10 @@
 """Which known labels are hidden from a training, so that they can test what `complete` fills in.
 
 Labels are drawn at random, label by label within each class and group of images, and so are a
-random sample of the labels that the training does not see. How many are drawn depends on half of
-the labels, the pilot, which is never drawn from: no number here depends on a label that may test.
+random sample of the labels that the training does not see. Labels of one class in images that
+belong together (near-duplicates, or one patient) are drawn together. How many are drawn depends on
+half of the labels, the pilot, which is never drawn from: no number here depends on a label that may
+test.
 """
 
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.labels import ABSENT, CHOSEN, HUMAN, PRESENT, RANDOM, LabelTable
+from partlabel.labels.groups import Groups as Together
 from partlabel.metrics.bounds import fewest, needed_labels
 
 ASKED = (CHOSEN, RANDOM)  # answers to questions are not a random sample of all labels
@@ -56,20 +59,23 @@ class Groups:
     Args:
         of_image: [n] the group of each image: the images with labels of the same origins.
         random: [G] whether the labels of a group are missing at random, label by label; not if
-            whole images are labelled, or no label shows an origin.
+            whole images are labelled, or no label shows an origin, or images belong together.
     """
 
     of_image: NDArray[np.int64]
     random: Mask
 
 
-def image_groups(table: LabelTable, shown: Mask | None = None) -> Groups:
+def image_groups(
+    table: LabelTable, shown: Mask | None = None, together: Together | None = None
+) -> Groups:
     """Group images by the origins of their labels, and see how their labels are missing.
 
     Images without any label belong to those with labels if chance leaves as many without.
 
     Args:
         shown: [m] the cells that show the origins of an image; None for all.
+        together: images that belong together; they are apart from those on their own.
     """
     known = table.dense() != 0
     cells = table.cells.where(table.cells.values != 0 if shown is None else shown)
@@ -81,25 +87,31 @@ def image_groups(table: LabelTable, shown: Mask | None = None) -> Groups:
     labelled = np.unique(mark[mark != 0])
     if len(labelled) == 1 and _by_chance(known):
         mark[:] = labelled[0]
-    groups, of_image = np.unique(mark, return_inverse=True)
+    alone = np.ones(len(table), dtype=np.bool_) if together is None else together.sizes == 1
+    kinds = np.stack([mark, alone.astype(np.uint64)], axis=1)
+    groups, of_image = np.unique(kinds, axis=0, return_inverse=True)
+    of_image = of_image.reshape(-1)
     random = [
-        bool(one) and _missing_at_random(known[of_image == group])
+        bool(one.all()) and _missing_at_random(known[of_image == group])
         for group, one in enumerate(groups)
     ]
     return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_))
 
 
-def groups_without_reserved(table: LabelTable, rows: NDArray[np.int64], seed: int) -> Groups:
+def groups_without_reserved(
+    table: LabelTable, rows: NDArray[np.int64], seed: int, together: Together | None = None
+) -> Groups:
     """The groups of images as labels show them that are never reserved.
 
     An image that is in a group because of a reserved label would have this label reserved for sure,
     so that reserved labels would be no random sample of the group.
 
     Args:
-        table, rows, seed: as in :func:`draw_reserved`.
+        table, rows, seed, together: as in :func:`draw_reserved`.
     """
-    draw = _draw(table, rows, seed)
-    return image_groups(table, (table.cells.values != 0) & (draw.pilot | ~draw.eligible))
+    draw = _draw(table, rows, seed, together)
+    shown = (table.cells.values != 0) & (draw.pilot | ~draw.eligible)
+    return image_groups(table, shown, together)
 
 
 def _by_chance(known: Mask) -> bool:
@@ -121,20 +133,25 @@ def draw_reserved(
     rows: NDArray[np.int64],
     seed: int,
     share: float | None,
+    together: Together | None = None,
     *,
     all_or_none: bool = False,
 ) -> Mask:
     """[m] which cells of a table are hidden from the training.
 
+    Labels of one class in images that belong together are hidden together: otherwise a label would
+    test a model that was trained on nearly the same one.
+
     Args:
         rows: the images in use.
         seed: of the draws.
         share: of the labels of each class; None for as many as a guarantee of 95% needs.
+        together: images that belong together; None if every image is on its own.
         all_or_none: reserve no labels at all if fewer than needed can be reserved.
     """
     cells, classes = table.cells, len(table.classes)
-    draws, pilot, eligible = _draw(table, rows, seed)
-    groups = groups_without_reserved(table, rows, seed)
+    draws, pilot, eligible, unit = _draw(table, rows, seed, together)
+    groups = groups_without_reserved(table, rows, seed, together)
     stratum = groups.of_image[cells.rows] * classes + cells.columns
     size = (int(groups.of_image.max(initial=0)) + 1) * classes
     known = np.bincount(stratum[eligible], minlength=size).reshape(-1, classes)
@@ -149,29 +166,48 @@ def draw_reserved(
     if all_or_none and share is None and _found(number, rates) < _needed():
         number *= 0
     reserved = np.zeros(len(draws), dtype=np.bool_)
-    candidates = np.flatnonzero(eligible & ~pilot)
-    order = candidates[np.lexsort((draws[candidates], stratum[candidates]))]
+    room = number.reshape(-1)[stratum]
+    candidates = eligible & ~pilot
+    candidates &= np.bincount(unit, candidates)[unit] <= room  # a larger unit never fits
+    chosen = np.flatnonzero(candidates)
+    order = chosen[np.lexsort((unit[chosen], draws[chosen], stratum[chosen]))]
     starts = np.searchsorted(stratum[order], stratum[order], side="left")
-    reserved[order[np.arange(len(order)) - starts < number.reshape(-1)[stratum[order]]]] = True
+    last = np.zeros(int(unit.max(initial=0)) + 1, dtype=np.int64)
+    np.maximum.at(last, unit[order], np.arange(len(order)) - starts)
+    reserved[order[last[unit[order]] < room[order]]] = True
     return reserved
 
 
 class _Draw(NamedTuple):
-    """Random numbers of cells, and which of them are pilots and which may test: [m] each."""
+    """What is drawn for cells [m].
+
+    Args:
+        draws: uniform random numbers, the same for all cells of a unit.
+        pilot: never reserved.
+        eligible: may test.
+        unit: the cells of one class in images that belong together.
+    """
 
     draws: NDArray[np.float64]
     pilot: Mask
     eligible: Mask
+    unit: NDArray[np.int64]
 
 
-def _draw(table: LabelTable, rows: NDArray[np.int64], seed: int) -> _Draw:
+def _draw(
+    table: LabelTable, rows: NDArray[np.int64], seed: int, together: Together | None
+) -> _Draw:
     cells = table.cells
     used = np.zeros(len(table), dtype=np.bool_)
     used[rows] = True
-    names = keys(table.ids)[cells.rows], keys(table.classes)[cells.columns]
+    first = cells.rows if together is None else together.first[cells.rows]
+    names = keys(table.ids)[first], keys(table.classes)[cells.columns]
     pilot = uniform(key(seed, "pilot"), *names) < _PILOT
     eligible = used[cells.rows] & _may_test_by(table, pilot & used[cells.rows])
-    return _Draw(uniform(key(seed, "reserved labels"), *names), pilot, eligible)
+    _, unit = np.unique(first * len(table.classes) + cells.columns, return_inverse=True)
+    trained = np.bincount(unit, (cells.values != 0) & ~eligible)[unit] > 0
+    draws = uniform(key(seed, "reserved labels"), *names)
+    return _Draw(draws, pilot, eligible & ~trained, unit)
 
 
 def _needed() -> float:

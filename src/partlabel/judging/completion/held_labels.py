@@ -179,8 +179,12 @@ def populations(
     if evidence.kind == "cross":
         groups = image_groups(selection.known)
     else:  # as they were when labels were reserved
-        groups = groups_without_reserved(selection.learnable, selection.used, seed)
+        groups = groups_without_reserved(
+            selection.learnable, selection.used, seed, selection.groups
+        )
     of_image = _padded(groups.of_image, len(known))
+    together = np.arange(len(known))
+    together[: len(selection.groups)] = selection.groups.first
     by_label = np.zeros_like(unknown)
     if not len(selection.reserved):
         used = np.zeros(len(known), dtype=np.bool_)
@@ -195,7 +199,9 @@ def populations(
     for unit, cells, tests in pairs:
         if cells.any():
             labels = np.where(tests, tested, 0).astype(np.int8)
-            result.append(Population(evidence.logits, labels, cells, draws, of_image, unit))
+            result.append(
+                Population(evidence.logits, labels, cells, draws, of_image, unit, together)
+            )
     return result
 
 

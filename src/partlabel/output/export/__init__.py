@@ -18,8 +18,8 @@ from partlabel.output.export.label_studio_project import config_path, write_proj
 from partlabel.output.export.onnx_model import write_onnx
 from partlabel.output.export.torch_program import write_program
 from partlabel.output.targets import TARGETS, Target, check_labels_target
+from partlabel.training.image_files import locate_all
 from partlabel.training.run import Run
-from partlabel.training.selection import locate_all
 from partlabel.version import VERSION
 
 __all__ = ["TARGETS", "ExportOptions", "Exported", "Target", "check_labels_target", "export_run"]

@@ -34,8 +34,8 @@ from partlabel.output.bench.results import spread
 from partlabel.output.bench.sheets import Sheet, markdown
 from partlabel.training.arguments import make_settings
 from partlabel.training.build import build
+from partlabel.training.image_files import locate_all
 from partlabel.training.inputs import make_inputs
-from partlabel.training.selection import locate_all
 from partlabel.training.settings import Execution
 
 SEEDS, EPOCHS, BATCH = (0, 1, 2), 12, 32

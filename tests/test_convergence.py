@@ -10,11 +10,11 @@ from partlabel import losses, train
 from partlabel.base.errors import InputError
 from partlabel.images.batches import Batch
 from partlabel.models.prediction import iterate_logits
+from partlabel.training.image_files import locate_all
 from partlabel.training.inputs import make_inputs
 from partlabel.training.optimizers import WholeBatch
 from partlabel.training.progress import Progress
 from partlabel.training.run import Run
-from partlabel.training.selection import locate_all
 from partlabel.training.steps import Steps, has_converged
 
 

@@ -114,6 +114,20 @@ def test_images_with_several_cells_bet_as_one() -> None:
     assert passing_limits(None, alone, 0.95, 0.0)[-1].precision == at_least(100, 100)
 
 
+def test_a_test_without_the_images_that_are_wrong_in_many_cells_does_not_pass() -> None:
+    """One image of 200 has 20 cells, all wrong: few tests see one of these images."""
+    rng, draws, made = np.random.default_rng(9), 200, 0
+    for _ in range(draws):
+        cells = np.where(rng.random(2000) < 1 / 200, 20, 1)
+        image = np.repeat(np.arange(2000), cells)
+        wrong = np.repeat(cells > 1, cells)
+        tests = np.repeat(rng.permutation(2000) < 80, cells)
+        sample = make_sample(np.full(len(image), 3.0), wrong, tests, "image", image)
+        everything = make_sample(np.full(500, 3.0), np.zeros(500, bool), np.ones(500, bool))
+        made += bool(passing_limits(everything, sample, 0.95, 0.0))
+    assert made <= binom.ppf(0.999, draws, 0.05)
+
+
 def make_population(
     rng: Any, images: int, classes: int, unit: Unit, slopes: Any = 1.0
 ) -> tuple[Held, Population, Any]:

@@ -16,11 +16,11 @@ from partlabel.learning.methods import METHODS
 from partlabel.models.prediction import iterate_logits
 from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
+from partlabel.training.image_files import locate_all
 from partlabel.training.inputs import make_inputs
 from partlabel.training.optimizers import OPTIMIZERS, WholeBatch
 from partlabel.training.run import Run
 from partlabel.training.schedule import SCHEDULES
-from partlabel.training.selection import locate_all
 from partlabel.training.train import train
 
 DECAY = 1e-5

@@ -8,10 +8,12 @@ import pytest
 
 from partlabel.labels import ABSENT, PRESENT, LabelTable, simulate
 from partlabel.labels.cells import CHOSEN, MODEL
+from partlabel.labels.groups import Groups as Together
 from partlabel.metrics.shift import measure_shift
 from partlabel.training.reserving import (
     draw_reserved,
     evidence,
+    groups_without_reserved,
     image_groups,
     may_test,
     numbers_to_reserve,
@@ -80,6 +82,52 @@ def test_reserved_labels_are_a_random_sample_of_what_training_does_not_see() -> 
         assert np.ptp(number / unknown) < 0.05
     error = np.std(shares) / np.sqrt(len(shares))
     assert np.mean(shares) == pytest.approx(0.2, abs=4 * error + 0.002)
+
+
+def test_an_image_is_in_no_group_because_of_a_reserved_label() -> None:
+    """Otherwise an image with one label, which is reserved, is known to have one: no random sample.
+
+    Of 4,000 images, half were never labelled. The others have a label or two each.
+    """
+    rng = np.random.default_rng(2)
+    known = (rng.random((4000, 6)) < 0.2) & (np.arange(4000) < 2000)[:, None]
+    full = make_table(4000)
+    table = LabelTable(full.ids, full.classes, np.where(known, full.dense(), 0))
+    selection = select(table, Settings(method="bce", seed=3, reserve=0.3))
+    seen, tested = selection.table.dense() != 0, selection.tested.dense() != 0
+    groups = groups_without_reserved(selection.learnable, selection.used, 3)
+    inside = groups.random[groups.of_image]
+    assert seen[inside].any(axis=1).all()
+    # among the labels that no training sees, reserved ones lie in images with as many others
+    others = seen.sum(axis=1)
+    hidden = ~seen & inside[:, None]
+    rows, columns = np.nonzero(hidden)
+    number, is_tested = others[rows], tested[rows, columns]
+    assert is_tested.sum() > 300
+    error = number.std() / np.sqrt(is_tested.sum())
+    assert number[is_tested].mean() == pytest.approx(number.mean(), abs=4 * error)
+
+
+def test_labels_of_images_that_belong_together_are_reserved_together() -> None:
+    """A burst of three photos of each tenth scene: no label tests a copy that was trained on."""
+    table = simulate.partial(FULL, 0.5, 4)
+    burst = np.where(np.arange(2000) % 10 < 3, np.arange(2000) // 10, -1)
+    groups = Together.of_codes(burst)
+    for share in (None, 0.3):
+        selection = select(table, Settings(method="bce", seed=4, reserve=share), groups)
+        seen, tested = selection.table.dense() != 0, selection.tested.dense() != 0
+        copies = groups.sizes > 1
+        assert tested[copies].any()
+        assert tested[~copies].any()
+        for first in np.unique(groups.first[copies]):
+            members = groups.first == first
+            assert not (seen[members].any(axis=0) & tested[members].any(axis=0)).any()
+        alike = groups_without_reserved(selection.learnable, selection.used, 4, groups)
+        assert alike.random[alike.of_image].tolist() == (~copies).tolist()
+    apart = select(table, Settings(method="bce", seed=4, reserve=0.3))
+    seen, tested = apart.table.dense() != 0, apart.tested.dense() != 0
+    both = [seen[burst == one].any(axis=0) & tested[burst == one].any(axis=0) for one in range(9)]
+    assert np.any(both)
 
 
 def test_more_labels_are_not_reserved_than_needed() -> None:

@@ -151,14 +151,29 @@ def predict(
             "class, chosen on validation labels)"
         ),
     ] = None,
+    abstain: Annotated[
+        bool,
+        typer.Option(
+            "--abstain",
+            help="Answer only where labels that the run reserved show that enough such answers are "
+            "right. All other labels stay unknown (an empty value, with a score).",
+        ),
+    ] = False,
+    min_precision: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="Share of the answers of --abstain that must be right. (default: 0.95)"),
+    ] = None,
     to: To = "cells",
     excel_safe: ExcelSafe = False,
     overwrite: Overwrite = False,
+    cache: Cache = None,
     device: Device = None,
 ) -> None:
     """Label images with a run: a value and a score for each class.
 
-    Example: partlabel predict run new-photos/ -o predicted.csv
+    Examples: partlabel predict run new-photos/ -o predicted.csv
+
+    partlabel predict run new-photos/ -o predicted.csv --abstain --min-precision 0.9
     """
     from partlabel.base.terminal import say
     from partlabel.judging import measuring
@@ -174,7 +189,11 @@ def predict(
         feature_ids=feature_ids,
         teachers=teachers or (),
         threshold=threshold,
+        abstain=abstain,
+        min_precision=min_precision,
+        cache=cache,
         device=device,
+        on_note=say,
     )
     write_labels(table, out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(table)}")

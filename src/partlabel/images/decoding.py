@@ -5,6 +5,7 @@ Ghostscript for an EPS file), block the program (a pipe), or fill the memory (a 
 decode to gigabytes).
 """
 
+import io
 import os
 import stat
 import threading
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from partlabel.base.errors import InputError, PartlabelWarning
@@ -37,18 +40,26 @@ class UnreadableImageError(Exception):
     """A file that is not opened as an image; the message is the reason."""
 
 
+Picture = Path | bytes | NDArray[np.uint8]
+"""An image: a file, the content of one, or pixels [H, W], [H, W, 3] or [H, W, 4]."""
+
+
 @contextmanager
-def open_image(path: Path) -> Iterator[Image.Image]:
-    """Open an image file; its pixels are decoded later.
+def open_image(picture: Picture) -> Iterator[Image.Image]:
+    """Open an image; the pixels of a file are decoded later.
 
     Raises:
         UnreadableImageError: it is no regular file, or has too many pixels.
         Exception: almost any, from the decoder of a damaged file.
     """
-    _thread.path = path
-    if not stat.S_ISREG(path.stat().st_mode):
+    _thread.path = picture if isinstance(picture, Path) else ""
+    if isinstance(picture, np.ndarray):
+        yield _from_pixels(picture)
+        return
+    if isinstance(picture, Path) and not stat.S_ISREG(picture.stat().st_mode):
         raise UnreadableImageError("not a regular file")
-    with Image.open(path, formats=FORMATS) as image:
+    source = picture if isinstance(picture, Path) else io.BytesIO(picture)
+    with Image.open(source, formats=FORMATS) as image:
         width, height = image.size
         limit = max_pixels()
         if width * height > limit:
@@ -57,6 +68,17 @@ def open_image(path: Path) -> Iterator[Image.Image]:
                 "PARTLABEL_MAX_PIXELS sets another"
             )
         yield image
+
+
+def _from_pixels(pixels: NDArray[np.uint8]) -> Image.Image:
+    """Pixels as an image."""
+    grey_or_colour = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    if pixels.dtype != np.uint8 or not grey_or_colour or not pixels.size:
+        raise UnreadableImageError(
+            f"an array of {pixels.dtype} in the shape {pixels.shape} is no image; give numbers "
+            "from 0 to 255 (uint8) in the shape (height, width, 3)"
+        )
+    return Image.fromarray(np.ascontiguousarray(pixels))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from partlabel.base.errors import InputError, PartlabelError
 from partlabel.images.batches import Inputs, Rows
-from partlabel.images.decoding import named_warnings, open_image, shrink
+from partlabel.images.decoding import Picture, named_warnings, open_image, shrink
 from partlabel.images.views import view_of
 
 _FEW_IMAGES = 256
@@ -24,20 +24,27 @@ class BrokenPictureError(PartlabelError):
     """An image file that cannot be decoded."""
 
 
-def read_picture(path: Path, size: int, interpolation: str = "bicubic") -> Tensor:
+def read_picture(
+    picture: Picture, size: int, interpolation: str = "bicubic", name: str | None = None
+) -> Tensor:
     """Decode an image as upright RGB [3, size, size] in uint8, resized to a square.
 
     The aspect ratio is not kept, and nothing is cropped. Transparent pixels become white, 16-bit
     images keep their upper 8 bits, and an animation gives its first frame.
+
+    Args:
+        picture: a file, the content of one, or pixels.
+        name: of the picture in errors; None for the path of the file.
     """
     try:
-        with named_warnings(), open_image(path) as image:
+        with named_warnings(), open_image(picture) as image:
             upright = ImageOps.exif_transpose(shrink(image, size))
             rgb = _to_rgb(upright).resize((size, size), _resampling(interpolation))
     except InputError:  # of a setting, not of this image
         raise
     except Exception as error:  # decoders raise almost any exception for damaged files
-        raise BrokenPictureError(f"{path}: {error or type(error).__name__}") from error
+        shown = picture if isinstance(picture, Path) else name
+        raise BrokenPictureError(f"{shown}: {error or type(error).__name__}") from error
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
 
 
@@ -155,3 +162,22 @@ class Pictures(Dataset[Inputs]):
             prefetch_factor=2 if workers else None,
         )
         return iter(loader)
+
+
+class GivenPictures(Pictures):
+    """Batches of images that may be in memory.
+
+    Args:
+        pictures: files, contents of files, or pixels.
+        size, interpolation: as in :class:`Pictures`.
+    """
+
+    def __init__(self, pictures: Sequence[Picture], size: int, interpolation: str) -> None:
+        super().__init__([f"image {row}" for row in range(len(pictures))], [], size, 0)
+        self.pictures, self.interpolation = pictures, interpolation
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def _picture(self, row: int) -> Tensor:
+        return read_picture(self.pictures[row], self.size, self.interpolation, self.ids[row])

@@ -15,7 +15,7 @@ from partlabel.judging.completion.assessment import assess_new_images
 from partlabel.judging.completion.notes import why_nothing
 from partlabel.judging.scoring import score
 from partlabel.labels import ABSENT, PRESENT
-from partlabel.metrics.calibration import Calibration
+from partlabel.metrics.calibration import Calibration, logits
 from partlabel.metrics.guarantee import Guarantee
 from partlabel.training.run import Run
 
@@ -62,6 +62,25 @@ class Decisions:
     def guaranteed(self) -> bool:
         """Whether all answers were tested. If not, none was."""
         return not self.without
+
+    def decide(self, scores: Floats) -> NDArray[np.int8]:
+        """[n, C] present, absent, or 0 for "don't know", from scores [n, C] of the network."""
+        raw = logits(scores)
+        return (raw >= self.present).astype(np.int8) - (raw <= self.absent).astype(np.int8)
+
+    def describe(self) -> str:
+        """What is guaranteed of the answers, or why nothing is."""
+        share = f"{100 * self.precision:g}%"
+        if self.without:
+            return (
+                f"no guarantee: {self.without}. Answers have a calibrated probability of at least "
+                f"{share}"
+            )
+        alike = "new images" if self.on_new_images else "images of the training"
+        return (
+            f"of the answers at least {share} are right, present and absent ones apart, for images "
+            f"like those of the test ({alike}), with a confidence of 95% per test"
+        )
 
 
 def final_decisions(run: Run, min_precision: float = 0.95, *, tested: bool = True) -> Decisions:

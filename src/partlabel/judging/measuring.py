@@ -4,12 +4,13 @@ These are ``partlabel.evaluate`` and ``partlabel.predict``. A run can be given a
 ``train`` wrote, or as the :class:`Run` that it returned.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Unpack
 
 from partlabel.base.errors import InputError, warn
 from partlabel.judging import scoring
+from partlabel.judging.decisions import final_decisions
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import PathLike, ReadKeywords, ReadOptions, read_options
 from partlabel.metrics import Evaluation
@@ -100,7 +101,11 @@ def predict(
     feature_ids: PathLike | None = None,
     teachers: Sequence[PathLike] = (),
     threshold: float | None = None,
+    abstain: bool = False,
+    min_precision: float | None = None,
+    cache: PathLike | None = None,
     device: str | None = None,
+    on_note: Callable[[str], object] = lambda message: None,
 ) -> LabelTable:
     """Label images with a run: a value and a score for each class.
 
@@ -112,15 +117,34 @@ def predict(
         teachers: scores of the run's teachers for these images, in the order of the training.
         threshold: a class is present from this score on; by default the run's own thresholds, one
             per class, chosen on validation labels.
+        abstain: answer present or absent only where the labels that the run reserved show that
+            enough such answers are right, and otherwise leave a label unknown. It needs the images
+            or features of the run. If nothing was tested, a warning says so.
+        min_precision: share of the answers that must be right with ``abstain``; None for 0.95.
+        cache: folder of cached features.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
+        on_note: called with what is guaranteed of the answers.
     """
     _check_threshold(threshold)
     if (images is None) == (features is None):
         raise InputError("name images, or a file with --features")
-    opened = open_run(run, None, None, device, features, feature_ids, teachers)
+    if abstain and threshold is not None:
+        raise InputError("--threshold has no effect with --abstain")
+    if min_precision is not None and not abstain:
+        raise InputError("--min-precision has no effect without --abstain")
+    opened = open_run(run, None, cache, device, features, feature_ids, teachers)
+    decide = None
+    if abstain:
+        own = open_run(run, None, cache, device)  # with the features that the run was trained on
+        decisions = final_decisions(own, 0.95 if min_precision is None else min_precision)
+        decide = decisions.decide
+        if decisions.guaranteed:
+            on_note(decisions.describe())
+        else:
+            warn(decisions.describe())
     if images is None:
-        return scoring.label_features(opened, threshold)
-    table, broken = scoring.label_files(opened, paths_of(images), threshold)
+        return scoring.label_features(opened, threshold, decide)
+    table, broken = scoring.label_files(opened, paths_of(images), threshold, decide)
     for message in broken:
         warn(f"left out: {message}")
     return table

@@ -1,7 +1,7 @@
 """Scores of a trained run for images, and its figures on known labels."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ from partlabel.models import Classifier
 from partlabel.models.prediction import InputSource, collect_scores, iterate_logits
 from partlabel.training.devices import find_device
 from partlabel.training.embedded import inputs_of, with_evidence
-from partlabel.training.inputs import make_inputs, make_pictures
+from partlabel.training.inputs import caches_means, make_inputs, make_pictures
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
 from partlabel.training.selection import by_humans
 
 Scores = NDArray[np.float64]
 Thresholds = float | Scores
+Decide = Callable[[Scores], NDArray[np.int8]]
 
 
 @dataclass(frozen=True)
@@ -205,11 +206,17 @@ def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
 
 
 def label_files(
-    run: Run, images: Sequence[Path], threshold: float | None = None
+    run: Run, images: Sequence[Path], threshold: float | None = None, decide: Decide | None = None
 ) -> tuple[LabelTable, list[str]]:
     """Labels and scores for image files (or all images in folders), and messages of broken ones.
 
-    Without a threshold the run's own are used: one per class, chosen on validation labels.
+    Features are cached if that hardly changes scores, and for the answers of ``decide``, which were
+    tested on cached ones.
+
+    Args:
+        threshold: a class is present from this score on; None for the run's own thresholds, one per
+            class, chosen on validation labels.
+        decide: gives the values [n, C] for scores [n, C] of the network, in place of a threshold.
     """
     if run.record.features is not None:
         raise FileError(
@@ -222,20 +229,22 @@ def label_files(
     table, settings = _blank_table(run, list(paths)), run.settings
     model, files, broken = _model_on_device(run), list(paths.values()), nameless
     inputs: InputSource
-    if run.record.teachers:
+    if run.record.teachers or decide is not None or caches_means(model, settings):
         maps = make_inputs(model, table, files, settings, run.execution, broken.append)
         inputs = with_evidence(run, table, maps)
     else:
         inputs = make_pictures(model.backbone, table, files, settings.seed)
     scored = _score(run, model, table, inputs, broken)
-    return _labelled(run, scored, threshold), scored.broken
+    return _labelled(run, scored, threshold, decide), scored.broken
 
 
-def label_features(run: Run, threshold: float | None = None) -> LabelTable:
-    """Labels and scores for all vectors of a run's file of features."""
+def label_features(
+    run: Run, threshold: float | None = None, decide: Decide | None = None
+) -> LabelTable:
+    """Labels and scores for all vectors of a run's file of features, as :func:`label_files`."""
     assert run.features is not None
     table = _blank_table(run, run.features.ids)
-    return _labelled(run, score(run, table), threshold)
+    return _labelled(run, score(run, table), threshold, decide)
 
 
 def _blank_table(run: Run, ids: Sequence[str]) -> LabelTable:
@@ -243,7 +252,9 @@ def _blank_table(run: Run, ids: Sequence[str]) -> LabelTable:
     return LabelTable(ids, classes, np.zeros((len(ids), len(classes)), dtype=np.int8))
 
 
-def _labelled(run: Run, scored: Scored, threshold: float | None) -> LabelTable:
+def _labelled(
+    run: Run, scored: Scored, threshold: float | None, decide: Decide | None
+) -> LabelTable:
     """Values by the run's own thresholds, or by one for all; scores are calibrated if they can be.
 
     The run's own thresholds are scores of the network. One that is given is compared with the
@@ -252,6 +263,8 @@ def _labelled(run: Run, scored: Scored, threshold: float | None) -> LabelTable:
     record, calibrated = run.record.calibration, scored
     if record is not None:
         calibrated = Scored(scored.table, record.open().probabilities(scored.scores), scored.broken)
+    if decide is not None:
+        return filled_table(calibrated, decide(scored.scores))
     if threshold is None:
         present = scored.scores >= own_thresholds(run)
     else:

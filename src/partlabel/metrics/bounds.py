@@ -124,7 +124,7 @@ def allowed_errors(
 
 
 def betting_p_value(
-    wrong: NDArray[Any], tested: NDArray[Any], precision: float, stake: float
+    wrong: NDArray[Any], tested: NDArray[Any], most: int, precision: float, stake: float
 ) -> float:
     """The p-value of a precision that is too low, from cells that come in clusters.
 
@@ -137,17 +137,19 @@ def betting_p_value(
 
     Args:
         wrong, tested: [n] errors and cells per image beyond a threshold.
+        most: the largest number of cells that an image may have. It must not depend on which images
+            test: otherwise images with many cells are bet against only where they are in the test.
         precision: the precision to refute.
         stake: from 0 to 1, relative to the highest one that cannot make the capital negative. It
             must not depend on the labels.
 
-    >>> round(betting_p_value(np.zeros(59), np.ones(59), 0.95, 1.0), 3)
+    >>> round(betting_p_value(np.zeros(59), np.ones(59), 1, 0.95, 1.0), 3)
     0.048
     """
     used = tested > 0
     if not used.any():
         return 1.0
-    largest = 1 / (precision * float(np.max(tested)))
+    largest = 1 / (precision * most)
     excess = wrong[used] - (1 - precision) * tested[used]
     with np.errstate(divide="ignore"):
         capital = float(np.log(np.maximum(1 - stake * largest * excess, 0.0)).sum())

@@ -20,9 +20,11 @@ class Sample(NamedTuple):
         confidence: [m] logit of the predicted value: 0 means a probability of one half.
         reserved: [m] whether the label of a cell is known, and tests.
         wrong: [m] whether a reserved label contradicts the prediction.
-        image: [m] index of the image that a cell belongs to.
+        image: [m] index of the image that a cell belongs to, or of the images that belong together.
         fraction: every class has at least this share of its cells reserved.
         unit: what was drawn at random.
+        thinned: [m] the reserved cells, and as many unknown ones per image, drawn at random; None
+            for all cells. The images to fill in then look like those that test.
     """
 
     confidence: NDArray[Any]
@@ -31,6 +33,7 @@ class Sample(NamedTuple):
     image: NDArray[np.int64]
     fraction: float
     unit: Unit = "cell"
+    thinned: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Population:
         unit: ``cell`` if reserved labels are a random sample of all cells of a class and group that
             no training has seen; ``image`` if images are alike, and those with reserved labels are
             independent of those with unknown ones.
+        together: [n] the same number for images that belong together, which count as one; None if
+            every image is on its own.
     """
 
     scores: NDArray[Any]
@@ -54,6 +59,7 @@ class Population:
     draws: NDArray[Any]
     groups: NDArray[np.int64]
     unit: Unit
+    together: NDArray[np.int64] | None = None
 
     @cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -99,14 +105,23 @@ def draw_sample(population: Population, classes: list[int], value: int) -> Sampl
         rows = np.flatnonzero(members)
         rows = rows[np.argsort(draws[rows, column], kind="stable")]
         tests[rows[keep[group, column] :], column] = False
-    cells = population.unknown[:, classes] | tests
+    filled = population.unknown[:, classes]
+    thinned = tests | (filled & (draws < _per_image(tests) / max(_per_image(filled), 1e-12)))
+    cells = filled | tests
     confidence = value * population.scores[:, classes][cells]
     order = np.argsort(-confidence, kind="stable")
+    image = np.nonzero(cells)[0][order]
     return Sample(
         confidence[order],
         tests[cells][order],
         (tests & (labels != value))[cells][order],
-        np.nonzero(cells)[0][order],
+        image if population.together is None else population.together[image],
         ratio / (1 + ratio),
         population.unit,
+        thinned[cells][order],
     )
+
+
+def _per_image(cells: NDArray[np.bool_]) -> float:
+    """The mean number of cells per image, of images with any."""
+    return float(cells.sum() / max(int(cells.any(axis=1).sum()), 1))

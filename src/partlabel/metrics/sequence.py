@@ -156,12 +156,15 @@ def _test(
         applies = wrong >= (1 - precision) * (tested - sample.fraction * cells) - 1e-9
         errors = most_errors(wrong, cells, sample.fraction)
         return wrong <= most, applies, 1 - (errors - wrong) / max(cells - tested, 1)
-    inside = sample.reserved & (sample.confidence >= ladder.thresholds[k])
+    beyond = sample.confidence >= ladder.thresholds[k]
+    inside = sample.reserved & beyond
     if first is None:
         bound = _design_effect_bound(sample.image[inside], sample.wrong[inside])
     else:
         rate = float(_error_rates(first, ladder.thresholds[k : k + 1])[0])
-        bound = _clustered_bound(sample.image[inside], sample.wrong[inside], rate, precision)
+        alike = beyond if sample.thinned is None else beyond & sample.thinned
+        most = int(np.bincount(sample.image[alike]).max(initial=1))
+        bound = _clustered_bound(sample.image[inside], sample.wrong[inside], most, rate, precision)
     return bound >= precision, True, bound
 
 
@@ -178,25 +181,33 @@ def _design_effect_bound(image: NDArray[Any], wrong: NDArray[np.bool_]) -> float
 
 
 def _clustered_bound(
-    images: NDArray[Any], errors: NDArray[np.bool_], rate: float, precision: float
+    images: NDArray[Any], errors: NDArray[np.bool_], most: int, rate: float, precision: float
 ) -> float:
-    """Lower bound of the precision if cells of an image may be right or wrong together."""
+    """Lower bound of the precision if cells of an image may be right or wrong together.
+
+    Args:
+        images, errors: [m] the image of each cell that tests, and whether it is wrong.
+        most: the largest number of cells of an image, in the images to fill in too. A test that saw
+            only images with one cell would know nothing about images with many.
+        rate: the share of errors that is expected.
+        precision: the precision to show.
+    """
+    if most == 1:
+        return at_least(len(images) - int(errors.sum()), len(images))
     _, image = np.unique(images, return_inverse=True)
     tested, wrong = np.bincount(image), np.bincount(image, errors)
-    if not len(tested) or tested.max() == 1:
-        return at_least(len(images) - int(errors.sum()), len(images))
-    stake = best_stake(rate, precision, float(tested.max()))
-    if betting_p_value(wrong, tested, precision, stake) > ERROR:
-        return min(_bisect(wrong, tested, stake), precision - 1e-9)
-    return max(_bisect(wrong, tested, stake), precision)
+    stake = best_stake(rate, precision, most)
+    if betting_p_value(wrong, tested, most, precision, stake) > ERROR:
+        return min(_bisect(wrong, tested, most, stake), precision - 1e-9)
+    return max(_bisect(wrong, tested, most, stake), precision)
 
 
-def _bisect(wrong: NDArray[Any], tested: NDArray[Any], stake: float) -> float:
+def _bisect(wrong: NDArray[Any], tested: NDArray[Any], most: int, stake: float) -> float:
     """The highest precision that is shown with this stake."""
     low, high = 0.0, 1.0
     for _ in range(30):
         middle = (low + high) / 2
-        if betting_p_value(wrong, tested, middle, stake) <= ERROR:
+        if betting_p_value(wrong, tested, most, middle, stake) <= ERROR:
             low = middle
         else:
             high = middle

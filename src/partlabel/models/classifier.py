@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
 from partlabel.images.batches import Inputs
-from partlabel.images.pictures import Pictures
+from partlabel.images.decoding import Picture
+from partlabel.images.pictures import GivenPictures
 from partlabel.metrics.calibration import Calibration
 from partlabel.models.backbones import Backbone
 from partlabel.models.prediction import collect_scores, iterate_logits
@@ -77,20 +78,22 @@ class Classifier(nn.Module):
         }
 
     def predict(
-        self, images: Iterable[str | Path], batch: int = 32, workers: int | None = None
+        self, images: Iterable[str | Picture], batch: int = 32, workers: int | None = None
     ) -> NDArray[np.float64]:
-        """Scores [n, C] from 0 to 1 of image files; an unreadable file is an error.
+        """Scores [n, C] from 0 to 1 of images; an unreadable image is an error.
 
         They are calibrated probabilities if the model has a calibration.
+
+        Args:
+            images: paths of files, contents of files (bytes), or pixels: arrays [H, W, 3] of uint8,
+                in RGB.
+            batch: images at a time.
+            workers: processes that decode images; None for a number that suits this computer.
         """
-        paths = [Path(image) for image in images]
-        pictures = Pictures(
-            [str(path) for path in paths],
-            paths,
-            self.backbone.size,
-            seed=0,
-            interpolation=self.backbone.interpolation,
-        )
+        if isinstance(images, str | bytes | Path | np.ndarray):
+            raise InputError("images must be a list of images; for one image use [image]")
+        given: list[Picture] = [Path(one) if isinstance(one, str) else one for one in images]
+        pictures = GivenPictures(given, self.backbone.size, self.backbone.interpolation)
 
         def refuse_broken(inputs: Inputs) -> None:
             for message in inputs.broken.values():
@@ -98,9 +101,9 @@ class Classifier(nn.Module):
 
         scores, _ = collect_scores(
             iterate_logits(
-                self, pictures, np.arange(len(paths)), batch, workers, on_inputs=refuse_broken
+                self, pictures, np.arange(len(given)), batch, workers, on_inputs=refuse_broken
             )
         )
-        if not len(paths):
+        if not given:
             return np.empty((0, len(self.classes)))
         return scores if self.calibration is None else self.calibration.probabilities(scores)

@@ -17,9 +17,9 @@ from partlabel.models.features.embeddings import Embeddings
 from partlabel.models.features.evidence_inputs import EvidenceInputs
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.models.prediction import InputSource
+from partlabel.training.image_files import locate_all
 from partlabel.training.inputs import make_inputs
 from partlabel.training.run import Run
-from partlabel.training.selection import locate_all
 from partlabel.training.settings import NO_BACKBONE
 
 PathLike = str | os.PathLike[str]

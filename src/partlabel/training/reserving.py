@@ -1,17 +1,21 @@
 """Which known labels are hidden from a training, so that they can test what `complete` fills in.
 
 Labels are drawn at random, label by label within each class and group of images, and so are a
-random sample of the labels that the training does not see. How many are drawn depends on half of
-the labels, the pilot, which is never drawn from: no number here depends on a label that may test.
+random sample of the labels that the training does not see. Labels of one class in images that
+belong together (near-duplicates, or one patient) are drawn together. How many are drawn depends on
+half of the labels, the pilot, which is never drawn from: no number here depends on a label that may
+test.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.labels import ABSENT, CHOSEN, HUMAN, PRESENT, RANDOM, LabelTable
+from partlabel.labels.groups import Groups as Together
 from partlabel.metrics.bounds import fewest, needed_labels
 
 ASKED = (CHOSEN, RANDOM)  # answers to questions are not a random sample of all labels
@@ -55,39 +59,66 @@ class Groups:
     Args:
         of_image: [n] the group of each image: the images with labels of the same origins.
         random: [G] whether the labels of a group are missing at random, label by label; not if
-            whole images are labelled, or none of their classes.
+            whole images are labelled, or no label shows an origin, or images belong together.
     """
 
     of_image: NDArray[np.int64]
     random: Mask
 
 
-def image_groups(table: LabelTable) -> Groups:
+def image_groups(
+    table: LabelTable, shown: Mask | None = None, together: Together | None = None
+) -> Groups:
     """Group images by the origins of their labels, and see how their labels are missing.
 
     Images without any label belong to those with labels if chance leaves as many without.
+
+    Args:
+        shown: [m] the cells that show the origins of an image; None for all.
+        together: images that belong together; they are apart from those on their own.
     """
-    cells = table.cells.where(table.cells.values != 0)
+    known = table.dense() != 0
+    cells = table.cells.where(table.cells.values != 0 if shown is None else shown)
     pairs = np.unique(cells.rows * (len(table.origins) + 1) + cells.origins_or_none())
     marks = keys([f"{code}" for code in range(len(table.origins) + 1)])
     mark = np.zeros(len(table), dtype=np.uint64)
     with np.errstate(over="ignore"):
         np.add.at(mark, pairs // (len(table.origins) + 1), marks[pairs % (len(table.origins) + 1)])
-    known = table.dense() != 0
     labelled = np.unique(mark[mark != 0])
     if len(labelled) == 1 and _by_chance(known):
         mark[:] = labelled[0]
-    _, of_image = np.unique(mark, return_inverse=True)
-    number = int(of_image.max(initial=-1)) + 1
-    random = [_missing_at_random(known[of_image == group]) for group in range(number)]
+    alone = np.ones(len(table), dtype=np.bool_) if together is None else together.sizes == 1
+    kinds = np.stack([mark, alone.astype(np.uint64)], axis=1)
+    groups, of_image = np.unique(kinds, axis=0, return_inverse=True)
+    of_image = of_image.reshape(-1)
+    random = [
+        bool(one.all()) and _missing_at_random(known[of_image == group])
+        for group, one in enumerate(groups)
+    ]
     return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_))
+
+
+def groups_without_reserved(
+    table: LabelTable, rows: NDArray[np.int64], seed: int, together: Together | None = None
+) -> Groups:
+    """The groups of images as labels show them that are never reserved.
+
+    An image that is in a group because of a reserved label would have this label reserved for sure,
+    so that reserved labels would be no random sample of the group.
+
+    Args:
+        table, rows, seed, together: as in :func:`draw_reserved`.
+    """
+    draw = _draw(table, rows, seed, together)
+    shown = (table.cells.values != 0) & (draw.pilot | ~draw.eligible)
+    return image_groups(table, shown, together)
 
 
 def _by_chance(known: Mask) -> bool:
     """Whether as many images have no label as with labels that are missing at random."""
     expected = len(known) * float(np.prod(1 - known.mean(axis=0)))
     none = int((~known.any(axis=1)).sum())
-    return bool(none <= 1.2 * expected + 4 * np.sqrt(expected) + 1)
+    return bool(none <= expected + 4 * np.sqrt(expected) + 1)
 
 
 def _missing_at_random(known: Mask) -> bool:
@@ -102,25 +133,25 @@ def draw_reserved(
     rows: NDArray[np.int64],
     seed: int,
     share: float | None,
+    together: Together | None = None,
     *,
     all_or_none: bool = False,
 ) -> Mask:
     """[m] which cells of a table are hidden from the training.
 
+    Labels of one class in images that belong together are hidden together: otherwise a label would
+    test a model that was trained on nearly the same one.
+
     Args:
         rows: the images in use.
         seed: of the draws.
         share: of the labels of each class; None for as many as a guarantee of 95% needs.
+        together: images that belong together; None if every image is on its own.
         all_or_none: reserve no labels at all if fewer than needed can be reserved.
     """
     cells, classes = table.cells, len(table.classes)
-    used = np.zeros(len(table), dtype=np.bool_)
-    used[rows] = True
-    groups = image_groups(table)
-    names = keys(table.ids)[cells.rows], keys(table.classes)[cells.columns]
-    draws = uniform(key(seed, "reserved labels"), *names)
-    pilot = uniform(key(seed, "pilot"), *names) < _PILOT
-    eligible = used[cells.rows] & _may_test_by(table, pilot & used[cells.rows])
+    draws, pilot, eligible, unit = _draw(table, rows, seed, together)
+    groups = groups_without_reserved(table, rows, seed, together)
     stratum = groups.of_image[cells.rows] * classes + cells.columns
     size = (int(groups.of_image.max(initial=0)) + 1) * classes
     known = np.bincount(stratum[eligible], minlength=size).reshape(-1, classes)
@@ -130,15 +161,53 @@ def draw_reserved(
     )
     labels, group = table.dense(rows), groups.of_image[rows]
     unknown = np.stack([(labels[group == g] == 0).sum(axis=0) for g in range(len(known))])
-    number = numbers_to_reserve(known, unknown, (present + 0.5) / (total + 1), share)
-    if all_or_none and share is None and _found(number, (present + 0.5) / (total + 1)) < _needed():
+    rates = (present + 0.5) / (total + 1)
+    number = numbers_to_reserve(known, unknown, rates, share, groups.random)
+    if all_or_none and share is None and _found(number, rates) < _needed():
         number *= 0
     reserved = np.zeros(len(draws), dtype=np.bool_)
-    candidates = np.flatnonzero(eligible & ~pilot)
-    order = candidates[np.lexsort((draws[candidates], stratum[candidates]))]
+    room = number.reshape(-1)[stratum]
+    candidates = eligible & ~pilot
+    candidates &= np.bincount(unit, candidates)[unit] <= room  # a larger unit never fits
+    chosen = np.flatnonzero(candidates)
+    order = chosen[np.lexsort((unit[chosen], draws[chosen], stratum[chosen]))]
     starts = np.searchsorted(stratum[order], stratum[order], side="left")
-    reserved[order[np.arange(len(order)) - starts < number.reshape(-1)[stratum[order]]]] = True
+    last = np.zeros(int(unit.max(initial=0)) + 1, dtype=np.int64)
+    np.maximum.at(last, unit[order], np.arange(len(order)) - starts)
+    reserved[order[last[unit[order]] < room[order]]] = True
     return reserved
+
+
+class _Draw(NamedTuple):
+    """What is drawn for cells [m].
+
+    Args:
+        draws: uniform random numbers, the same for all cells of a unit.
+        pilot: never reserved.
+        eligible: may test.
+        unit: the cells of one class in images that belong together.
+    """
+
+    draws: NDArray[np.float64]
+    pilot: Mask
+    eligible: Mask
+    unit: NDArray[np.int64]
+
+
+def _draw(
+    table: LabelTable, rows: NDArray[np.int64], seed: int, together: Together | None
+) -> _Draw:
+    cells = table.cells
+    used = np.zeros(len(table), dtype=np.bool_)
+    used[rows] = True
+    first = cells.rows if together is None else together.first[cells.rows]
+    names = keys(table.ids)[first], keys(table.classes)[cells.columns]
+    pilot = uniform(key(seed, "pilot"), *names) < _PILOT
+    eligible = used[cells.rows] & _may_test_by(table, pilot & used[cells.rows])
+    _, unit = np.unique(first * len(table.classes) + cells.columns, return_inverse=True)
+    trained = np.bincount(unit, (cells.values != 0) & ~eligible)[unit] > 0
+    draws = uniform(key(seed, "reserved labels"), *names)
+    return _Draw(draws, pilot, eligible & ~trained, unit)
 
 
 def _needed() -> float:
@@ -166,6 +235,7 @@ def numbers_to_reserve(
     unknown: NDArray[np.int64],
     rates: NDArray[np.float64],
     share: float | None = None,
+    alone: Mask | None = None,
 ) -> NDArray[np.int64]:
     """[G, C] how many labels of each group and class to reserve.
 
@@ -176,6 +246,7 @@ def numbers_to_reserve(
         known, unknown: [G, C] labels that may test, and unknown ones.
         rates: [C] the share of labels that are present.
         share: of the known labels to reserve; None to compute it.
+        alone: [G] groups whose labels test their own unknown ones; None for all.
     """
     total = known.sum(axis=0)
     if share is None:
@@ -186,7 +257,7 @@ def numbers_to_reserve(
     else:
         number = share * total * (unknown.sum(axis=0) > 0)
     # labels of a group test its unknown labels first; the rest test those of groups without labels
-    own = np.where(known > 0, unknown, 0)
+    own = np.where((known > 0) & (True if alone is None else alone[:, None]), unknown, 0)
     weight = own + known * ((unknown - own).sum(axis=0) / np.maximum(total, 1))
     spread = number * weight / np.maximum(weight.sum(axis=0), 1e-12)
     numbers = np.minimum(np.round(spread), (1 - _PILOT) * known).astype(np.int64)

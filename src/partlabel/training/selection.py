@@ -1,7 +1,5 @@
 """The split of a run: what it trains on, validates on, and reserves for later tests."""
 
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -14,8 +12,6 @@ from numpy.typing import NDArray
 from partlabel.base.errors import FileError, InputError, count, some
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Rows
-from partlabel.images.folder import ImageFiles, unreadable
-from partlabel.images.matching import describe, spellings
 from partlabel.labels import CHOSEN, HUMAN, RANDOM, LabelTable
 from partlabel.labels.groups import Groups
 from partlabel.labels.simulate import HOLDOUT
@@ -66,6 +62,14 @@ class Selection:
     def known(self) -> LabelTable:
         """All images, with the classes to learn and all labels that are known."""
         return self._of_classes(self.labels)
+
+    @cached_property
+    def learnable(self) -> LabelTable:
+        """All images, with all classes but the side classes, also those that are not learned."""
+        side = set(self.side or ())
+        if not side:
+            return self.labels
+        return self.labels.with_classes([n for n in self.labels.classes if n not in side])
 
     @cached_property
     def tested(self) -> LabelTable:
@@ -165,7 +169,7 @@ def select(labels: LabelTable, settings: Settings, groups: Groups | None = None)
         return Selection(labels, list(table.classes), side, train, val, reserved, groups)
     hidden = np.zeros(0, dtype=np.bool_)
     if settings.reserve != 0:
-        hidden = _hide(labels, table, np.concatenate([train, val]), settings)
+        hidden = _hide(labels, table, np.concatenate([train, val]), settings, groups)
         parts = labels, list(table.classes), side, train, val, _NOTHING, groups
         table = Selection(*parts, hidden).table
     table = _without_empty(table, train, val, drop=settings.drop_empty)
@@ -174,14 +178,16 @@ def select(labels: LabelTable, settings: Settings, groups: Groups | None = None)
 
 
 def _hide(
-    labels: LabelTable, table: LabelTable, rows: Rows, settings: Settings
+    labels: LabelTable, table: LabelTable, rows: Rows, settings: Settings, groups: Groups
 ) -> NDArray[np.bool_]:
     """[m] the cells of all labels that are reserved, of the classes of a table."""
     learned = np.isin(np.arange(len(labels.classes)), labels.classes.find(table.classes))
     hidden = np.zeros(len(labels.cells.values), dtype=np.bool_)
     # auto scores each image by models that were not trained on it, which can test too
     crossed = settings.method == AUTO
-    reserved = draw_reserved(table, rows, settings.seed, settings.reserve, all_or_none=crossed)
+    reserved = draw_reserved(
+        table, rows, settings.seed, settings.reserve, groups, all_or_none=crossed
+    )
     hidden[learned[labels.cells.columns]] = reserved
     return hidden
 
@@ -288,62 +294,3 @@ def side_classes(table: LabelTable, patterns: list[str]) -> list[str]:
                 f"{some(table.classes[:3])}"
             )
     return [n for n in table.classes if any(fnmatchcase(n, pattern) for pattern in patterns)]
-
-
-def _refuse_shared_files(files: ImageFiles, names: list[str], paths: list[Path]) -> None:
-    """Raise an error if two images are one file: it could be trained on and tested on."""
-    times = Counter(paths)
-    shared = [path for path, number in times.items() if number > 1]
-    if shared:
-        same = [name for name, path in zip(names, paths, strict=True) if path == shared[0]]
-        raise FileError(
-            files.folder,
-            f"{count(len(shared), 'file')} with more than one image of the labels, such as "
-            f"{shared[0].name} with {some(same)}; join their rows with `partlabel convert LABELS "
-            "NEW --images DIR`",
-        )
-
-
-def find_files(
-    table: LabelTable,
-    files: ImageFiles,
-    rows: Rows,
-    *,
-    strict: bool = False,
-    on_note: Callable[[str], object] = lambda message: None,
-) -> dict[int, Path]:
-    """The image file of each row; a missing file is an error, and with ``strict`` a broken one.
-
-    ``on_note`` is called with a message if files are spelled differently from their images.
-    """
-    names = list(table.ids.take(rows))
-    matches = files.match(names)
-    missing = [name for name, match in zip(names, matches, strict=True) if match is None]
-    if missing:
-        raise FileError(
-            files.folder,
-            f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
-            "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
-        )
-    paths = {
-        row: files.folder / match.file
-        for row, match in zip(rows.tolist(), matches, strict=True)
-        if match is not None
-    }
-    _refuse_shared_files(files, names, list(paths.values()))
-    if spelled := spellings(matches):
-        on_note(f"files of images: {describe(spelled)}")
-    if strict:
-        broken = unreadable(list(paths.values()))
-        if broken:
-            path, why = next(iter(broken.items()))
-            number = count(len(broken), "image file")
-            hint = f"{number} in all. Leave out --strict to skip them"
-            raise FileError(path, f"cannot be decoded ({why}); {hint}")
-    return paths
-
-
-def locate_all(table: LabelTable, images: Path) -> list[Path]:
-    """The image file of each row of a table; a missing file is an error."""
-    files = find_files(table, ImageFiles(images), np.arange(len(table)))
-    return [files[row] for row in range(len(table))]

@@ -23,6 +23,7 @@ from partlabel.training.embedded import (
     open_vectors,
 )
 from partlabel.training.fitting import train_into
+from partlabel.training.image_files import find_files
 from partlabel.training.monitor import need_tensorboard
 from partlabel.training.run import Run
 from partlabel.training.run_folder import check_same, open_folder
@@ -35,7 +36,6 @@ from partlabel.training.run_record import (
 )
 from partlabel.training.selection import (
     Selection,
-    find_files,
     select,
 )
 from partlabel.training.settings import AUTO, Execution, Settings

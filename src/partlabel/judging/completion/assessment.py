@@ -138,7 +138,10 @@ def assess_new_images(run: Run, scored: Scored, precision: float) -> tuple[Guara
     names = keys(scored.table.ids)[:, None], keys(scored.table.classes)
     draws = uniform(key(run.settings.seed, "equal ratios"), *names)
     groups = np.zeros(len(tests), dtype=np.int64)
-    population = Population(evidence.logits, evidence.tested, ~tests, draws, groups, "image")
+    together = run.selection.groups.first
+    population = Population(
+        evidence.logits, evidence.tested, ~tests, draws, groups, "image", together
+    )
     first = Held(evidence.calibration.logits(evidence.choosing.scores), evidence.choosing.labels)
     return find_guarantees(first, population, precision), evidence.calibration
 

@@ -13,7 +13,7 @@ from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.metrics.calibration import Calibration, calibrate
 from partlabel.metrics.sampling import Population, Unit
 from partlabel.training.out_of_fold import OutOfFold, out_of_fold
-from partlabel.training.reserving import evidence, image_groups, may_test
+from partlabel.training.reserving import evidence, groups_without_reserved, image_groups, may_test
 from partlabel.training.run import Run
 from partlabel.training.selection import Selection
 
@@ -171,17 +171,26 @@ def populations(
         seed: of the draws that make ratios equal.
         table: the images of the selection, and after them others; None for those alone.
     """
-    known, unknown = table or selection.known, evidence.unknown & ~evidence.tagged[:, None]
+    known, untagged = table or selection.known, ~evidence.tagged[:, None]
+    # nothing of a tagged image is filled in by these tests, so its labels are no sample of the rest
+    unknown, tested = evidence.unknown & untagged, np.where(untagged, evidence.tested, 0)
     names = keys(known.ids)[:, None], keys(known.classes)
     draws = uniform(key(seed, "equal ratios"), *names)
-    groups = image_groups(selection.known)
+    if evidence.kind == "cross":
+        groups = image_groups(selection.known)
+    else:  # as they were when labels were reserved
+        groups = groups_without_reserved(
+            selection.learnable, selection.used, seed, selection.groups
+        )
     of_image = _padded(groups.of_image, len(known))
+    together = np.arange(len(known))
+    together[: len(selection.groups)] = selection.groups.first
     by_label = np.zeros_like(unknown)
     if not len(selection.reserved):
         used = np.zeros(len(known), dtype=np.bool_)
         used[selection.train if evidence.kind == "cross" else selection.used] = True
         part = unknown & used[:, None]
-        by_label = part & _tested_alone(part, evidence.tested != 0, of_image, groups.random)
+        by_label = part & _tested_alone(part, tested != 0, of_image, groups.random)
     result = []
     pairs: tuple[tuple[Unit, Mask, Mask], ...] = (
         ("cell", by_label, _same_strata(by_label, of_image)),
@@ -189,8 +198,10 @@ def populations(
     )
     for unit, cells, tests in pairs:
         if cells.any():
-            labels = np.where(tests, evidence.tested, 0).astype(np.int8)
-            result.append(Population(evidence.logits, labels, cells, draws, of_image, unit))
+            labels = np.where(tests, tested, 0).astype(np.int8)
+            result.append(
+                Population(evidence.logits, labels, cells, draws, of_image, unit, together)
+            )
     return result
 
 

@@ -228,10 +228,10 @@ def recall_at_least(scope: Scope, j: int, value: int, guarantee: Guarantee) -> f
 
     It holds for all thresholds that could be chosen together, and so for the one that was.
     """
-    labels, scores = scope.population.labels[:, j], scope.population.scores[:, j]
-    ours = labels == value
-    accepted = int((value * scores[ours] >= guarantee.limit.threshold).sum())
-    return at_least(accepted, int(ours.sum()), ERROR / guarantee.limit.tests)
+    sample = draw_sample(scope.population, [j], value)  # groups weigh as among unknown labels
+    ours = sample.confidence[sample.reserved & ~sample.wrong]
+    accepted = int((ours >= guarantee.limit.threshold).sum())
+    return at_least(accepted, len(ours), ERROR / guarantee.limit.tests)
 
 
 def prevalence(scope: Scope, j: int) -> tuple[float, float]:

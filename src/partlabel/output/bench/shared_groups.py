@@ -13,7 +13,7 @@ from partlabel.output.bench.spec import Spec
 from partlabel.output.bench.spec_labels import labels_of
 from partlabel.training.arguments import make_settings
 from partlabel.training.embedded import for_features, open_vectors
-from partlabel.training.selection import find_files
+from partlabel.training.image_files import find_files
 from partlabel.training.settings import Execution
 from partlabel.training.together import near_duplicates
 

@@ -10,7 +10,6 @@ from partlabel.base.errors import FileError, InputError, count, one_of
 from partlabel.judging.completion import complete_run, files_of
 from partlabel.judging.decisions import Decisions, final_decisions
 from partlabel.judging.scoring import evaluate_reserved, score
-from partlabel.metrics.calibration import logits
 from partlabel.output.export.cleanlab_data import write_cleanlab
 from partlabel.output.export.deployed import Package, in_words, make_package
 from partlabel.output.export.hf_dataset import write_dataset
@@ -19,8 +18,8 @@ from partlabel.output.export.label_studio_project import config_path, write_proj
 from partlabel.output.export.onnx_model import write_onnx
 from partlabel.output.export.torch_program import write_program
 from partlabel.output.targets import TARGETS, Target, check_labels_target
+from partlabel.training.image_files import locate_all
 from partlabel.training.run import Run
-from partlabel.training.selection import locate_all
 from partlabel.version import VERSION
 
 __all__ = ["TARGETS", "ExportOptions", "Exported", "Target", "check_labels_target", "export_run"]
@@ -122,11 +121,10 @@ def _export_tasks(run: Run, out: Path, target: Target, options: ExportOptions) -
         raise FileError(run.folder, "was trained on features; name its images with --images")
     decisions = final_decisions(run, options.min_precision, tested=options.tested)
     scored, record = score(run, run.selection.known), run.record.calibration
-    raw = logits(scored.scores)
-    decided = (raw >= decisions.present).astype(np.int8) - (raw <= decisions.absent)
+    decided = decisions.decide(scored.scores)
     probabilities = scored.scores if record is None else record.open().probabilities(scored.scores)
     version = f"partlabel {VERSION} {run.folder.resolve().name}"
-    paths = write_project(scored.table, probabilities, decided.astype(np.int8), out, version)
+    paths = write_project(scored.table, probabilities, decided, out, version)
     notes = [] if decisions.guaranteed else [f"no guarantee: {decisions.without}"]
     return Exported(target.name, paths, notes)
 

@@ -20,8 +20,8 @@ from partlabel.output.report.section import whole_percent
 from partlabel.output.report.thumbnails import data_address, overlay
 from partlabel.training.devices import find_device
 from partlabel.training.embedded import inputs_of
+from partlabel.training.image_files import locate_all
 from partlabel.training.run import Run
-from partlabel.training.selection import locate_all
 
 _IMAGES = 6
 _SIZE = 168  # width of an image in pixels

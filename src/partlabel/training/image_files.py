@@ -1,0 +1,72 @@
+"""The image file of each row of a table."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from partlabel.base.errors import FileError, count, some
+from partlabel.images.batches import Rows
+from partlabel.images.folder import ImageFiles, unreadable
+from partlabel.images.matching import describe, spellings
+from partlabel.labels import LabelTable
+
+
+def _refuse_shared_files(files: ImageFiles, names: list[str], paths: list[Path]) -> None:
+    """Raise an error if two images are one file: it could be trained on and tested on."""
+    times = Counter(paths)
+    shared = [path for path, number in times.items() if number > 1]
+    if shared:
+        same = [name for name, path in zip(names, paths, strict=True) if path == shared[0]]
+        raise FileError(
+            files.folder,
+            f"{count(len(shared), 'file')} with more than one image of the labels, such as "
+            f"{shared[0].name} with {some(same)}; join their rows with `partlabel convert LABELS "
+            "NEW --images DIR`",
+        )
+
+
+def find_files(
+    table: LabelTable,
+    files: ImageFiles,
+    rows: Rows,
+    *,
+    strict: bool = False,
+    on_note: Callable[[str], object] = lambda message: None,
+) -> dict[int, Path]:
+    """The image file of each row; a missing file is an error, and with ``strict`` a broken one.
+
+    ``on_note`` is called with a message if files are spelled differently from their images.
+    """
+    names = list(table.ids.take(rows))
+    matches = files.match(names)
+    missing = [name for name, match in zip(names, matches, strict=True) if match is None]
+    if missing:
+        raise FileError(
+            files.folder,
+            f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
+            "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
+        )
+    paths = {
+        row: files.folder / match.file
+        for row, match in zip(rows.tolist(), matches, strict=True)
+        if match is not None
+    }
+    _refuse_shared_files(files, names, list(paths.values()))
+    if spelled := spellings(matches):
+        on_note(f"files of images: {describe(spelled)}")
+    if strict:
+        broken = unreadable(list(paths.values()))
+        if broken:
+            path, why = next(iter(broken.items()))
+            number = count(len(broken), "image file")
+            hint = f"{number} in all. Leave out --strict to skip them"
+            raise FileError(path, f"cannot be decoded ({why}); {hint}")
+    return paths
+
+
+def locate_all(table: LabelTable, images: Path) -> list[Path]:
+    """The image file of each row of a table; a missing file is an error."""
+    files = find_files(table, ImageFiles(images), np.arange(len(table)))
+    return [files[row] for row in range(len(table))]

@@ -20,6 +20,7 @@ from partlabel.training.run import Run
 
 WORLD = scenes.World(classes=12, size=128, seed=0, difficulty=0.0, objects=1.3)
 SETTINGS: dict[str, Any] = {
+    "backbone": "tf_efficientnet_lite0",
     "frozen": "all",
     "size": 128,
     "epochs": 10,

@@ -422,7 +422,10 @@ def test_imcl_is_better_if_classes_occur_together(tmp_path: Path) -> None:
         "imcl": {},
         "plain": {"lambda_y": 0, "lambda_f": 0},
     }.items():
-        arguments: dict[str, Any] = {"frozen": "all", "size": 32, "epochs": 10, "method": "imcl"}
+        arguments: dict[str, Any] = {
+            "backbone": "tf_efficientnet_lite0", "frozen": "all", "size": 32, "epochs": 10,
+            "method": "imcl",
+        }  # fmt: skip
         run = train(labels, tmp_path / "scenes" / "images", tmp_path / name, options=options,
                     cache=tmp_path / "cache", **arguments)  # fmt: skip
         validation[name] = run.record.best_val_mAP or 0.0

@@ -25,7 +25,7 @@ from partlabel.training.auto import greedy
 from partlabel.training.auto.criterion import Criterion, fairly_known
 from partlabel.training.auto.folds import make_folds
 from partlabel.training.auto.held_features import FeatureKind
-from partlabel.training.auto.leaderboard import Line, command_for, read_leaderboard
+from partlabel.training.auto.leaderboard import Line, as_text, command_for, read_leaderboard
 from partlabel.training.auto.leaderboard import write_leaderboard as write_lines
 from partlabel.training.auto.portfolio import DECAYS, Candidate, Recipe, make_portfolio
 from partlabel.training.auto.search import Search
@@ -320,6 +320,42 @@ def test_the_best_of_each_head_teach_the_best_of_all() -> None:
     for candidate in taught:
         assert [teacher.recipe.head for teacher in candidate.teachers] == ["linear", "saliency"]
     assert {one.share for one in taught if one.rounds > 1} == {max(one.share for one in taught)}
+
+
+def test_lessons_take_place_although_the_budget_does_not_allow_all_finalists() -> None:
+    names = ["bce", "em", "an", "ls", "asl", "n-ls", "partial-bce", "dw", "splc", "focal", "role"]
+    recipes = [Recipe(name) for name in names]
+
+    def measure(candidate: Candidate, folds: int) -> float:
+        return 0.5 + candidate.decay + 0.1 * bool(candidate.teachers)  # more decays are worth it
+
+    search = Search(recipes, measure, 5, 2, 120, teach=True)
+    taught = [one for one in search.run() if one.teachers]
+    assert len(taught) == 6  # three students, two shares
+    assert search.spent > 120 - 5  # not enough is left for another candidate
+
+
+def test_the_command_of_a_candidate_has_every_setting_of_images_and_features() -> None:
+    given: dict[str, Any] = {
+        "mirror": True,
+        "weights": "a file.pth",
+        "split": "train",
+        "val_split": "mine",
+    }
+    command = command_for(make_settings(method="bce", frozen="all", **given))
+    for words in ("--mirror --", "--weights 'a file.pth'", "--split train", "--val-split mine"):
+        assert words in command
+    assert "--mirror" not in command_for(make_settings(method="bce", frozen="all"))
+
+
+def test_the_printed_table_has_only_candidates_that_can_be_compared() -> None:
+    lines = [Line(f"c{n}", "bce", "linear", 0.1, "mAP", 0.5 + n / 10, n, 1.0) for n in (5, 2, 1)]
+    text = as_text([*lines, Line("bad", "em", "linear", 0.1, "mAP", math.nan, 2, 1.0, 0, "why")])
+    assert "c5" in text
+    assert "failed: why" in text
+    assert "c2" not in text
+    assert text.endswith("2 further candidates: leaderboard.csv in the run")
+    assert "further" not in as_text(lines[:1])
 
 
 def test_without_a_better_teacher_there_is_one_round() -> None:

@@ -179,6 +179,18 @@ def test_csv_drops_names_of_files_without_a_warning(
     assert "cannot hold the origins of 7 labels" in capsys.readouterr().err
 
 
+def test_a_warning_if_labels_of_presences_lose_their_origin(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("web.csv").write_text("image,tag\n1.jpg,cat\n3.jpg,tree\n")
+    tags = "web.csv:unlisted=unknown"
+    run("merge", "north.csv", tags, "-o", "all.csv")
+    assert "'web' has present labels only" in capsys.readouterr().err
+    run("merge", "north.csv", tags, "-o", "all.parquet")
+    run("merge", "south.json:unlisted=unknown", tags, "-o", "tags.csv")  # no absences at all
+    assert "warning" not in capsys.readouterr().err
+
+
 def test_a_file_whose_name_has_a_colon(files: Path) -> None:
     name = "north.csv:origin=x"
     Path(name).write_text(Path("north.csv").read_text())

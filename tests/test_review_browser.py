@@ -242,6 +242,17 @@ def test_a_board_is_labelled_by_keys_and_undone(
 
 
 @needs_browser
+def test_tiles_that_do_not_fit_are_scrolled_and_not_squeezed(
+    serve: Callable[..., Server], visit: Callable[[Server], Any]
+) -> None:
+    page = visit(serve())
+    page.set_viewport_size({"width": 500, "height": 350})
+    cut = "[...document.querySelectorAll('.tile')].filter(t => t.scrollHeight > t.clientHeight + 2)"
+    assert page.evaluate("document.querySelector('.tiles').scrollHeight") > 350
+    assert page.evaluate(f"{cut}.length") == 0
+
+
+@needs_browser
 def test_pages_fit_a_small_window_and_work_without_a_mouse(
     serve: Callable[..., Server], visit: Callable[[Server], Any]
 ) -> None:

@@ -226,6 +226,19 @@ def test_a_signal_saves_a_checkpoint_and_names_resume(
         load(tmp_path / "run")
 
 
+@pytest.mark.parametrize(("words", "told"), [([], True), (["--threshold", "0.4"], False)])
+def test_evaluate_says_if_no_score_reaches_one_half(
+    words: list[str],
+    told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = metrics.evaluate([[0.3, 0.1], [0.2, 0.4]], [[1, -1], [-1, 1]])
+    monkeypatch.setattr("partlabel.judging.measuring.evaluate", lambda *_, **__: result)
+    assert main(["evaluate", "run", "labels.csv", *words]) == 0
+    assert ("no present label of 2 classes reaches 0.5" in capsys.readouterr().out) == told
+
+
 def test_commands_from_labels_to_completion(
     scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def evaluate(
     partlabel evaluate run --reserved
     """
     from partlabel.base.files import atomic_file
+    from partlabel.base.terminal import say
     from partlabel.judging import measuring
     from partlabel.output.display import show_evaluation
     from partlabel.training.run import Run
@@ -110,6 +111,12 @@ def evaluate(
         reading=reading,
     )
     show_evaluation(result)
+    if threshold is None and not own_thresholds and 2 * result.unpredicted > len(result.per_class):
+        say(
+            f"no present label of {count(result.unpredicted, 'class', 'classes')} reaches 0.5: the "
+            "scores of this run rank images, but are no probabilities. --own-thresholds measures "
+            "at the thresholds of `predict`"
+        )
     if json_file is not None:
         with atomic_file(json_file) as stream:
             stream.write(json.dumps(_as_json(result, Run(run)), indent=1).encode())

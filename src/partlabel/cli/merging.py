@@ -176,6 +176,7 @@ def merge(
     from partlabel.base.terminal import say
     from partlabel.labels import formats
     from partlabel.labels.merge_files import merge_files
+    from partlabel.output.display import lost_origins
 
     plan = _plan(
         labels,
@@ -210,7 +211,9 @@ def merge(
     else:
         lost = formats.write_labels(table, out, to, excel_safe=excel_safe)
     report_written(out, table, lost, as_json, **numbers)
-    if not keeps_origins and not as_json:
+    if not keeps_origins and (danger := lost_origins(result)):
+        warnings.warn(danger, PartlabelWarning, stacklevel=2)
+    elif not keeps_origins and not as_json:
         say("to keep the origin of each label, write a .parquet file, or use --to cells")
 
 

@@ -70,6 +70,17 @@ class MergedFiles:
     implied: Implied | None = None
 
     @property
+    def origins_of_presences(self) -> list[str]:
+        """Files with present labels only, if others have labels of both kinds."""
+        counts = [part.table.counts() for part in self.parts]
+        present = [bool(one.present.any()) for one in counts]
+        absent = [bool(one.absent.any()) for one in counts]
+        if not any(a and b for a, b in zip(present, absent, strict=True)):
+            return []
+        kinds = zip(self.parts, present, absent, strict=True)
+        return [part.origin for part, some, none in kinds if some and not none]
+
+    @property
     def origins_stated(self) -> bool:
         """Whether somebody stated an origin, in a file or for a file."""
         return any(part.entry.origin is not None or len(part.table.origins) for part in self.parts)

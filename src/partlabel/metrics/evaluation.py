@@ -98,6 +98,11 @@ at {where}:
   OF1 {percent["OF1"]} (precision {percent["OP"]} and recall {percent["OR"]} of all known labels)
   images with every known label right {percent["exact_match"]}"""
 
+    @property
+    def unpredicted(self) -> int:
+        """The number of classes with present labels of which none reaches the threshold."""
+        return int(((self.per_class["present"] > 0) & (self.per_class["recall"] == 0)).sum())
+
     def plus(self, **figures: float) -> "Evaluation":
         """A copy with additional metrics, which come before the others."""
         return Evaluation(

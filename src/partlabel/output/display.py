@@ -28,6 +28,18 @@ def describe(table: LabelTable) -> str:
     return f"{size}, {table.known:.1%} of labels known"
 
 
+def lost_origins(result: MergedFiles) -> str:
+    """Why the guarantee of ``complete`` needs the origins of these labels; empty if it does not."""
+    names = result.origins_of_presences
+    if not names:
+        return ""
+    return (
+        f"{some(names)} {'has' if len(names) == 1 else 'have'} present labels only, other files "
+        "have both kinds. Without origins, `complete` takes all labels for a random sample, and "
+        "its guarantee may fail: write a .parquet file, or use --to cells"
+    )
+
+
 def merge_lines(result: MergedFiles, rule: str) -> str:
     """What each file adds, what coincides or conflicts, and which names are similar."""
     merged, tables = result.table, [part.table for part in result.parts]

@@ -193,11 +193,18 @@ def _describe_choice(
     plain = [one for one in finished if not one.teachers]  # one command trains it
     best = max(plain, key=lambda one: scores[one])
     command = command_for(best.settings(comparison.laboratory.settings))
+    name, together = comparison.criterion.name, mean(comparison.criterion(total))
+    if members == 1:
+        chosen = f"one candidate is used: {name} {100 * together:.2f}"
+    else:
+        chosen = (
+            f"{members} candidates are combined: {name} {100 * together:.2f}. The best candidate "
+            f"alone: {100 * max(scores.values()):.2f}, which is too good by chance, as the best "
+            f"of {len(finished)}"
+        )
     comparison.monitor.note(
-        f"{count(members, 'member')}: {comparison.criterion.name} "
-        f"{100 * mean(comparison.criterion(total)):.2f}, the best single candidate "
-        f"{100 * max(scores.values()):.2f}. To train the best one without a teacher again "
-        f"({100 * scores[best]:.2f}):\n  {command}"
+        f"{chosen}. To train the best one without a teacher again ({100 * scores[best]:.2f}):\n"
+        f"  {command}"
     )
 
 

@@ -3,11 +3,12 @@
 import csv
 import io
 import math
+import shlex
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from partlabel.base.errors import FileError
+from partlabel.base.errors import FileError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.text_tables import text_table
 from partlabel.training.settings import Settings
@@ -16,7 +17,12 @@ FILE = "leaderboard.csv"
 
 # the settings that a command names, if they differ from the default
 _NAMED = (
+    "split",
+    "val_split",
+    "group",
     "backbone",
+    "weights",
+    "mirror",
     "size",
     "reduce",
     "power",
@@ -81,8 +87,15 @@ def as_table(lines: list[Line]) -> tuple[list[str], list[list[str]]]:
 
 
 def as_text(lines: list[Line]) -> str:
-    """The table for a terminal."""
-    return text_table(*as_table(lines))
+    """The table for a terminal: candidates that were compared on all folds, and failed ones.
+
+    The others were printed when they were trained, and their figures are of fewer labels.
+    """
+    folds = max((line.folds for line in lines), default=0)
+    shown = [line for line in lines if line.folds == folds or line.error]
+    text = text_table(*as_table(shown))
+    others = len(lines) - len(shown)
+    return f"{text}\n{count(others, 'further candidate')}: {FILE} in the run" if others else text
 
 
 def write_leaderboard(folder: Path, lines: list[Line]) -> None:
@@ -124,7 +137,9 @@ def command_for(settings: Settings) -> str:
     for name in _NAMED:
         value, default = getattr(settings, name), Settings.model_fields[name].default
         is_rate_of_lbfgs = name == "lr" and settings.optimizer == "lbfgs"
-        if value != default and not is_rate_of_lbfgs:
-            words.append(f"--{name} {value}")
+        if value == default or is_rate_of_lbfgs:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        words.append(option if value is True else f"{option} {shlex.quote(str(value))}")
     words += [f"--weight-decay {settings.weight_decay:g}", f"--keep {settings.keep}"]
     return " ".join([*words, "--drop-empty"])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from partlabel.training.auto.portfolio import DECAYS, Candidate, Recipe, nearest_decay
@@ -55,13 +56,12 @@ class Search:
         candidates = self._explore(self.recipes, reserve + self._kept_for_maps())
         candidates += self._explore(self._on_maps(candidates), reserve)
         ranked = sorted(candidates, key=self._known, reverse=True)
-        try:
+        with suppress(SpentError):
             for candidate in ranked[: max(_FINALISTS, -(-len(ranked) // 2))]:
                 self._score(candidate, self.folds, 0 if len(self._finished()) < 2 else lessons)
-            if self.teach:
+        if self.teach and self._finished():
+            with suppress(SpentError):  # what the finalists could not have is kept for lessons
                 self._teach()
-        except SpentError:
-            pass
         return self._finished()
 
     def _explore(self, recipes: list[Recipe], reserve: int) -> list[Candidate]:

@@ -1,7 +1,6 @@
 """Exact bounds, against enumeration of all samples and against scipy."""
 
 from itertools import combinations
-from math import comb
 
 import numpy as np
 import pytest
@@ -12,8 +11,6 @@ from scipy.stats import binomtest, hypergeom
 from partlabel.metrics.bounds import (
     allowed_errors,
     at_least,
-    best_stake,
-    betting_p_value,
     chance_of_few,
     fewest,
     interval,
@@ -80,28 +77,3 @@ def test_allowed_errors_refute_every_larger_number(
         assert chance_of_few(most, limit + 1, fraction) <= 0.05
         assert most_errors(most, cells, fraction) <= limit
     assert chance_of_few(most + 1, limit + 1, fraction) > 0.05
-
-
-def test_a_bet_cannot_win_if_the_precision_is_too_low() -> None:
-    """The mean capital over all samples of images is at most 1, for errors that come by image."""
-    tested = np.array([1, 1, 2, 3, 1, 2, 1, 1, 3, 2])
-    for wrong in (
-        np.array([0, 0, 2, 0, 0, 0, 0, 0, 0, 0]),
-        np.array([0, 0, 0, 3, 0, 0, 0, 0, 0, 0]),
-        np.array([1, 0, 1, 0, 0, 0, 0, 0, 0, 0]),
-    ):
-        precision = 1 - wrong.sum() / tested.sum()  # exactly the share that is right
-        for stake in (0.1, 0.5, 1.0):
-            total = 0.0
-            for sample in combinations(range(10), 4):
-                part = np.array(sample)
-                # the stake depends on the largest of all images, not on those of the sample
-                p_value = betting_p_value(wrong[part], tested[part], 3, precision, stake)
-                total += 1 / p_value if p_value < 1 else 0.0
-            assert total / comb(10, 4) <= 1 + 1e-9
-
-
-def test_a_higher_expected_error_rate_means_a_lower_stake() -> None:
-    stakes = [best_stake(rate, 0.95) for rate in (0.0, 0.01, 0.03, 0.05, 0.5)]
-    assert stakes == sorted(stakes, reverse=True)
-    assert stakes[0] == pytest.approx(1.0)

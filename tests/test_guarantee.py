@@ -114,18 +114,30 @@ def test_images_with_several_cells_bet_as_one() -> None:
     assert passing_limits(None, alone, 0.95, 0.0)[-1].precision == at_least(100, 100)
 
 
-def test_a_test_without_the_images_that_are_wrong_in_many_cells_does_not_pass() -> None:
-    """One image of 200 has 20 cells, all wrong: few tests see one of these images."""
-    rng, draws, made = np.random.default_rng(9), 200, 0
+def test_each_image_counts_once_if_images_are_drawn() -> None:
+    """Of the images 6% are wrong in all of their one to eight cells, so 95% must rarely pass."""
+    rng, draws, made = np.random.default_rng(9), 300, 0
+    sure = make_sample(np.full(500, 3.0), np.zeros(500, bool), np.ones(500, bool))
     for _ in range(draws):
-        cells = np.where(rng.random(2000) < 1 / 200, 20, 1)
-        image = np.repeat(np.arange(2000), cells)
-        wrong = np.repeat(cells > 1, cells)
-        tests = np.repeat(rng.permutation(2000) < 80, cells)
+        cells = rng.integers(1, 9, 600)
+        image = np.repeat(np.arange(600), cells)
+        wrong = np.repeat(rng.random(600) < 0.06, cells)
+        tests = np.repeat(rng.permutation(600) < 200, cells)
         sample = make_sample(np.full(len(image), 3.0), wrong, tests, "image", image)
-        everything = make_sample(np.full(500, 3.0), np.zeros(500, bool), np.ones(500, bool))
-        made += bool(passing_limits(everything, sample, 0.95, 0.0))
+        made += bool(passing_limits(sure, sample, 0.95, 0.0))
     assert made <= binom.ppf(0.999, draws, 0.05)
+
+
+def test_images_with_many_wrong_cells_do_not_pass_if_the_test_has_them() -> None:
+    """Most images have one correct cell; a few have ten wrong ones, a third of all cells."""
+    cells = np.where(np.arange(200) < 8, 10, 1)
+    image = np.repeat(np.arange(200), cells)
+    wrong, tests = np.repeat(cells > 1, cells), np.ones(len(image), dtype=bool)
+    sure = make_sample(np.full(500, 3.0), np.zeros(500, bool), np.ones(500, bool))
+    sample = make_sample(np.full(len(image), 3.0), wrong, tests, "image", image)
+    assert passing_limits(sure, sample, 0.9, 0.0) == []
+    alone = make_sample(np.full(200, 3.0), cells > 1, np.ones(200, dtype=bool), "image")
+    assert passing_limits(sure, alone, 0.9, 0.0)
 
 
 def make_population(

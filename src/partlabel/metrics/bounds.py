@@ -123,55 +123,6 @@ def allowed_errors(
     return np.where(most > refuted * fraction - 1, -1, most).astype(np.int64)
 
 
-def betting_p_value(
-    wrong: NDArray[Any], tested: NDArray[Any], most: int, precision: float, stake: float
-) -> float:
-    """The p-value of a precision that is too low, from cells that come in clusters.
-
-    Cells of an image may be right or wrong together. Each image multiplies a capital by 1 - stake *
-    (its errors - its share of the allowed errors). If the precision is too low, the expected
-    capital is at most 1, for independent images and for images drawn without replacement
-    (Maclaurin's inequality). So it exceeds 1 / p with a probability of at most p (Markov) [1].
-
-    [1] Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, 2024.
-
-    Args:
-        wrong, tested: [n] errors and cells per image beyond a threshold.
-        most: the largest number of cells that an image may have. It must not depend on which images
-            test: otherwise images with many cells are bet against only where they are in the test.
-        precision: the precision to refute.
-        stake: from 0 to 1, relative to the highest one that cannot make the capital negative. It
-            must not depend on the labels.
-
-    >>> round(betting_p_value(np.zeros(59), np.ones(59), 1, 0.95, 1.0), 3)
-    0.048
-    """
-    used = tested > 0
-    if not used.any():
-        return 1.0
-    largest = 1 / (precision * most)
-    excess = wrong[used] - (1 - precision) * tested[used]
-    with np.errstate(divide="ignore"):
-        capital = float(np.log(np.maximum(1 - stake * largest * excess, 0.0)).sum())
-    return min(1.0, math.exp(min(-capital, 0.0)))
-
-
-def best_stake(error_rate: float, precision: float, clusters: float = 1.0) -> float:
-    """The stake with the fastest growth if cells are wrong at this rate (Kelly).
-
-    Args:
-        error_rate: the share of errors that is expected.
-        precision: the precision to refute.
-        clusters: the largest number of cells per image.
-
-    >>> round(best_stake(0.0, 0.95), 2), round(best_stake(0.02, 0.95), 2), best_stake(0.2, 0.95)
-    (1.0, 0.6, 0.05)
-    """
-    allowed = 1 - precision
-    stake = (allowed - error_rate) / (allowed * precision) * precision * clusters
-    return min(max(stake, 0.05), 1.0)
-
-
 def needed_labels(precision: float, power: float = 0.8, share: float = 1 / 3) -> int:
     """The labels that a test needs to pass in most cases, if the errors are well below the limit.
 

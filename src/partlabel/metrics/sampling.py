@@ -23,8 +23,7 @@ class Sample(NamedTuple):
         image: [m] index of the image that a cell belongs to, or of the images that belong together.
         fraction: every class has at least this share of its cells reserved.
         unit: what was drawn at random.
-        thinned: [m] the reserved cells, and as many unknown ones per image, drawn at random; None
-            for all cells. The images to fill in then look like those that test.
+        draw: [m] random numbers, by which one cell of an image is drawn if images are the unit.
     """
 
     confidence: NDArray[Any]
@@ -33,7 +32,7 @@ class Sample(NamedTuple):
     image: NDArray[np.int64]
     fraction: float
     unit: Unit = "cell"
-    thinned: NDArray[np.bool_] | None = None
+    draw: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,9 +104,7 @@ def draw_sample(population: Population, classes: list[int], value: int) -> Sampl
         rows = np.flatnonzero(members)
         rows = rows[np.argsort(draws[rows, column], kind="stable")]
         tests[rows[keep[group, column] :], column] = False
-    filled = population.unknown[:, classes]
-    thinned = tests | (filled & (draws < _per_image(tests) / max(_per_image(filled), 1e-12)))
-    cells = filled | tests
+    cells = population.unknown[:, classes] | tests
     confidence = value * population.scores[:, classes][cells]
     order = np.argsort(-confidence, kind="stable")
     image = np.nonzero(cells)[0][order]
@@ -118,10 +115,5 @@ def draw_sample(population: Population, classes: list[int], value: int) -> Sampl
         image if population.together is None else population.together[image],
         ratio / (1 + ratio),
         population.unit,
-        thinned[cells][order],
+        draws[cells][order],
     )
-
-
-def _per_image(cells: NDArray[np.bool_]) -> float:
-    """The mean number of cells per image, of images with any."""
-    return float(cells.sum() / max(int(cells.any(axis=1).sum()), 1))

@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.metrics.bounds import (
-    ERROR,
     allowed_errors,
     at_least,
-    best_stake,
-    betting_p_value,
     expected_power,
     fewest,
     most_errors,
@@ -156,16 +153,21 @@ def _test(
         applies = wrong >= (1 - precision) * (tested - sample.fraction * cells) - 1e-9
         errors = most_errors(wrong, cells, sample.fraction)
         return wrong <= most, applies, 1 - (errors - wrong) / max(cells - tested, 1)
-    beyond = sample.confidence >= ladder.thresholds[k]
-    inside = sample.reserved & beyond
+    inside = sample.reserved & (sample.confidence >= ladder.thresholds[k])
     if first is None:
         bound = _design_effect_bound(sample.image[inside], sample.wrong[inside])
-    else:
-        rate = float(_error_rates(first, ladder.thresholds[k : k + 1])[0])
-        alike = beyond if sample.thinned is None else beyond & sample.thinned
-        most = int(np.bincount(sample.image[alike]).max(initial=1))
-        bound = _clustered_bound(sample.image[inside], sample.wrong[inside], most, rate, precision)
-    return bound >= precision, True, bound
+        return bound >= precision, True, bound
+    one = _one_per_image(sample, inside)
+    bound = at_least(len(one) - int(sample.wrong[one].sum()), len(one))
+    return bound >= precision and wrong <= (1 - precision) * tested, True, bound
+
+
+def _one_per_image(sample: Sample, inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """One of the cells of each image, drawn at random, so that errors are independent."""
+    cells = np.flatnonzero(inside)
+    if sample.draw is not None:
+        cells = cells[np.argsort(sample.draw[cells], kind="stable")]
+    return np.asarray(cells[np.unique(sample.image[cells], return_index=True)[1]])
 
 
 def _design_effect_bound(image: NDArray[Any], wrong: NDArray[np.bool_]) -> float:
@@ -178,37 +180,3 @@ def _design_effect_bound(image: NDArray[Any], wrong: NDArray[np.bool_]) -> float
     tested = len(image)
     effect = float((per_image**2).sum()) / tested if tested else 1.0
     return at_least((tested - int(wrong.sum())) / effect, tested / effect)
-
-
-def _clustered_bound(
-    images: NDArray[Any], errors: NDArray[np.bool_], most: int, rate: float, precision: float
-) -> float:
-    """Lower bound of the precision if cells of an image may be right or wrong together.
-
-    Args:
-        images, errors: [m] the image of each cell that tests, and whether it is wrong.
-        most: the largest number of cells of an image, in the images to fill in too. A test that saw
-            only images with one cell would know nothing about images with many.
-        rate: the share of errors that is expected.
-        precision: the precision to show.
-    """
-    if most == 1:
-        return at_least(len(images) - int(errors.sum()), len(images))
-    _, image = np.unique(images, return_inverse=True)
-    tested, wrong = np.bincount(image), np.bincount(image, errors)
-    stake = best_stake(rate, precision, most)
-    if betting_p_value(wrong, tested, most, precision, stake) > ERROR:
-        return min(_bisect(wrong, tested, most, stake), precision - 1e-9)
-    return max(_bisect(wrong, tested, most, stake), precision)
-
-
-def _bisect(wrong: NDArray[Any], tested: NDArray[Any], most: int, stake: float) -> float:
-    """The highest precision that is shown with this stake."""
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        if betting_p_value(wrong, tested, most, middle, stake) <= ERROR:
-            low = middle
-        else:
-            high = middle
-    return low

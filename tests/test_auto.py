@@ -30,7 +30,7 @@ from partlabel.training.auto.leaderboard import write_leaderboard as write_lines
 from partlabel.training.auto.portfolio import DECAYS, Candidate, Recipe, make_portfolio
 from partlabel.training.auto.search import Search
 from partlabel.training.auto.teaching import missing_positives, with_likely_positives
-from partlabel.training.auto.trials import Laboratory
+from partlabel.training.auto.trials import Laboratory, Part, evidence_for
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.run import Run
 
@@ -541,6 +541,14 @@ def test_a_candidate_that_fails_is_noted(
     lines = read_leaderboard(run.folder)
     assert {line.error for line in lines if line.method == "bce"} == {"the loss became nan"}
     assert all(member.settings.method != "bce" for member in run.record.members)
+
+
+def test_labels_of_a_fold_do_not_show_how_many_are_present() -> None:
+    table = table_of(np.array([[1, -1], [1, 1], [-1, 1], [1, 0]]))
+    part = Part("fold0", np.array([0, 2]), np.array([1, 3]))
+    assert evidence_for(part, table, table).dense().tolist() == [[1, -1], [-1, 1]]
+    holdout = LabelTable(["x"], table.classes, [[1, -1]])
+    assert evidence_for(part, holdout, table) is holdout
 
 
 def test_a_holdout_chooses_and_each_candidate_trains_once(scene: Path, tmp_path: Path) -> None:

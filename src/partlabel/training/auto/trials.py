@@ -64,6 +64,17 @@ class Part:
     scored: Rows
 
 
+def evidence_for(part: Part, evidence: LabelTable, table: LabelTable) -> LabelTable:
+    """The evidence without labels of images outside of the part, since these test the result.
+
+    Args:
+        part: the images of a training.
+        evidence: labels of all training images, or of a holdout, which is not changed.
+        table: the labels of all training images.
+    """
+    return evidence.subset(part.train) if evidence.ids == table.ids else evidence
+
+
 class Silent:
     """Shows nothing of the progress of a training."""
 
@@ -93,7 +104,8 @@ class Laboratory:
         folder: of the results.
         settings: of the run; candidates take images, backbone and seed from it.
         table: labels of the training images.
-        evidence: labels that show how many labels are present, for methods that estimate it.
+        evidence: labels that show how many labels are present, for methods that estimate it: of the
+            training images, or of a holdout.
         features: of all images, by kind.
         backbone: the frozen network, which the models of all trainings share.
         device: to train on.
@@ -144,7 +156,7 @@ class Laboratory:
         model = Classifier(self.backbone, head, list(table.classes))
         work.mkdir(exist_ok=True)
         try:
-            method.prepare(Task(table, self.evidence, settings.epochs, work))
+            method.prepare(Task(table, self._evidence_for(part), settings.epochs, work))
             inputs = self._features_of(candidate).part(part.train)
             rows = np.arange(len(part.train))
             examples = Examples(table, inputs, rows), Examples(table, inputs, rows[:0])
@@ -168,7 +180,10 @@ class Laboratory:
             return table
         lessons = [self._lesson(teacher, part) for teacher in candidate.teachers]
         logits = np.mean([lesson / spread(lesson) for lesson in lessons], axis=0)
-        return with_likely_positives(table, logits, self.evidence, candidate.share)
+        return with_likely_positives(table, logits, self._evidence_for(part), candidate.share)
+
+    def _evidence_for(self, part: Part) -> LabelTable:
+        return evidence_for(part, self.evidence, self.table)
 
     def _lesson(self, teacher: Candidate, part: Part) -> Logits:
         """The logits of a teacher for the images that it was trained on."""

@@ -37,11 +37,11 @@ from partlabel.metrics.guarantee import (
     find_guarantees,
     nothing_guaranteed,
 )
+from partlabel.metrics.guarantee_thresholds import Limit
 from partlabel.metrics.sampling import Basis, Population, draw_sample
-from partlabel.metrics.sequence import Limit
 from partlabel.output.bench.sheets import Sheet, markdown
 from partlabel.training.reserving import evidence
-from partlabel.training.selection import Selection, select
+from partlabel.training.run_split import Selection, select
 from partlabel.training.settings import Settings
 
 FOLDS = 5

@@ -21,7 +21,7 @@ from partlabel.training.arguments import make_settings
 from partlabel.training.auto.folds import make_folds
 from partlabel.training.near_duplicates import equal_files, similar, similar_images
 from partlabel.training.run import Run
-from partlabel.training.selection import cut, select
+from partlabel.training.run_split import cut, select
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64}
 
@@ -188,7 +188,7 @@ def test_a_group_larger_than_a_fold_is_one_fold() -> None:
 
 
 def test_groups_are_stored_with_the_split(tmp_path: Path) -> None:
-    from partlabel.training.selection import load_selection
+    from partlabel.training.run_split import load_selection
 
     table, groups = table_of(30), Groups.of_codes(np.arange(30) // 3)
     selection = select(table, make_settings(method="bce"), groups)

@@ -12,8 +12,8 @@ from scipy.stats import binom
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.bounds import allowed_errors, at_least, chance_of_few
 from partlabel.metrics.guarantee import Held, find_guarantees, nothing_guaranteed
+from partlabel.metrics.guarantee_thresholds import passing_limits
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
-from partlabel.metrics.sequence import passing_limits
 
 BASES: tuple[Basis, ...] = ("class", "pooled")
 UNITS: tuple[Unit, ...] = ("cell", "image")

@@ -20,7 +20,7 @@ from partlabel.learning.recent import Recent
 from partlabel.models import Classifier
 from partlabel.models.heads import Linear
 from partlabel.training.arguments import make_settings
-from partlabel.training.selection import select
+from partlabel.training.run_split import select
 from partlabel.training.train import train
 from test_similarity import by_hand
 

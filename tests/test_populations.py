@@ -11,9 +11,9 @@ from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.groups import Groups
 from partlabel.metrics.calibration import calibrate
 from partlabel.metrics.guarantee import Guarantee, nothing_guaranteed
+from partlabel.metrics.guarantee_thresholds import Limit
 from partlabel.metrics.sampling import Population, draw_sample
-from partlabel.metrics.sequence import Limit
-from partlabel.training.selection import Selection, select
+from partlabel.training.run_split import Selection, select
 from partlabel.training.settings import Settings
 
 CLASSES = 5

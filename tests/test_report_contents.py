@@ -19,7 +19,7 @@ from partlabel.labels import scenes, simulate
 from partlabel.learning.method import Figure
 from partlabel.metrics import evaluate
 from partlabel.metrics.guarantee import Guarantee, Guarantees
-from partlabel.metrics.sequence import Limit
+from partlabel.metrics.guarantee_thresholds import Limit
 from partlabel.output.report import build_report
 from partlabel.output.report.bootstrap import draw_rows, intervals, sample_count
 from partlabel.output.report.guarantee_table import guarantees

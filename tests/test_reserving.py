@@ -18,7 +18,7 @@ from partlabel.training.reserving import (
     may_test,
     numbers_to_reserve,
 )
-from partlabel.training.selection import load_selection, select
+from partlabel.training.run_split import load_selection, select
 from partlabel.training.settings import Settings
 
 

@@ -31,7 +31,7 @@ from partlabel.training.arguments import make_settings, override, read_config, w
 from partlabel.training.checkpoint import load_state, same, save_state
 from partlabel.training.run import Run
 from partlabel.training.run_record import file_hash
-from partlabel.training.selection import select
+from partlabel.training.run_split import select
 from partlabel.training.settings import Execution, Settings
 
 TINY: dict[str, Any] = {

@@ -20,7 +20,7 @@ from partlabel.models.features.embeddings import ArrayVectors
 from partlabel.training.arguments import make_settings
 from partlabel.training.embedded import for_features
 from partlabel.training.in_memory import fit_vectors, search_vectors
-from partlabel.training.selection import has_both_kinds
+from partlabel.training.run_split import has_both_kinds
 from partlabel.training.settings import AUTO, Settings
 
 try:

@@ -10,7 +10,7 @@ from partlabel.labels import LabelTable
 from partlabel.learning.method import PSEUDO_LABELS
 from partlabel.learning.pseudo_labels import Tally
 from partlabel.training.run import Run
-from partlabel.training.selection import by_humans
+from partlabel.training.run_split import by_humans
 
 
 def read_tally(run: Run, truth: LabelTable | None) -> Tally | None:

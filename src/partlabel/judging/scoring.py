@@ -23,7 +23,7 @@ from partlabel.training.embedded import inputs_of, with_evidence
 from partlabel.training.inputs import caches_means, make_inputs, make_pictures
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
-from partlabel.training.selection import by_humans
+from partlabel.training.run_split import by_humans
 
 Scores = NDArray[np.float64]
 Thresholds = float | Scores

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.bounds import fewest
+from partlabel.metrics.guarantee_thresholds import Limit, passing_limits, predicted_power
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
-from partlabel.metrics.sequence import Limit, passing_limits, predicted_power
 
 _ALONE = 0.99  # expected chance to pass from which on a class is tested on its own
 _PLENTY = {PRESENT: 20, ABSENT: 8}  # times the fewest labels, to be tested alone without choosing

@@ -41,7 +41,7 @@ from partlabel.training.run_record import (
     file_hash,
     weights_hash,
 )
-from partlabel.training.selection import (
+from partlabel.training.run_split import (
     Selection,
     by_humans,
     has_both_kinds,

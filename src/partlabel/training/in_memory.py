@@ -21,7 +21,7 @@ from partlabel.models.features.embeddings import Embeddings, Vectors
 from partlabel.training.arguments import effective
 from partlabel.training.build import build
 from partlabel.training.examples import Examples
-from partlabel.training.selection import cut
+from partlabel.training.run_split import cut
 from partlabel.training.settings import Settings
 from partlabel.training.train import train
 from partlabel.training.trainer import InterruptedTrainingError, Trainer

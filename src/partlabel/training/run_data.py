@@ -23,7 +23,7 @@ from partlabel.training.run_record import (
     read_record,
     write_record,
 )
-from partlabel.training.selection import Selection, load_selection
+from partlabel.training.run_split import Selection, load_selection
 from partlabel.training.settings import Execution, Settings
 
 

@@ -24,7 +24,7 @@ from partlabel.training.build import build
 from partlabel.training.devices import find_device
 from partlabel.training.inputs import make_inputs
 from partlabel.training.near_duplicates import Floats, describe, equal_files, similar_images
-from partlabel.training.selection import Selection
+from partlabel.training.run_split import Selection
 from partlabel.training.settings import AUTO, Execution, Settings
 
 

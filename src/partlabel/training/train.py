@@ -34,7 +34,7 @@ from partlabel.training.run_record import (
     TeacherRecord,
     weights_hash,
 )
-from partlabel.training.selection import (
+from partlabel.training.run_split import (
     Selection,
     select,
 )

@@ -15,7 +15,7 @@ from partlabel.metrics.sampling import Population, Unit
 from partlabel.training.out_of_fold import OutOfFold, out_of_fold
 from partlabel.training.reserving import evidence, groups_without_reserved, image_groups, may_test
 from partlabel.training.run import Run
-from partlabel.training.selection import Selection
+from partlabel.training.run_split import Selection
 
 Kind = Literal["exact", "cross"]
 Scores = NDArray[np.float64]

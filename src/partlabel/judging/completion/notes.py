@@ -12,7 +12,7 @@ from partlabel.metrics.bounds import fewest, needed_labels
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.reserving import evidence
 from partlabel.training.run import Run
-from partlabel.training.selection import Selection
+from partlabel.training.run_split import Selection
 
 _FOUND = 0.35  # share of the present labels that is expected beyond a threshold
 

@@ -6,14 +6,6 @@ over all B * C cells unless their docstring says otherwise. They are computed fr
 than from probabilities, so they are accurate and finite for any logit, also in half precision.
 """
 
-from partlabel.learning.losses.assumed import (
-    assume_negative,
-    asymmetric,
-    down_weighted,
-    focal,
-    label_smoothing,
-    negative_label_smoothing,
-)
 from partlabel.learning.losses.cellwise import likeliest
 from partlabel.learning.losses.consistency import confident, plc
 from partlabel.learning.losses.contrastive import Denominator, lac
@@ -40,6 +32,14 @@ from partlabel.learning.losses.smoothness import (
     label_smoothness,
 )
 from partlabel.learning.losses.spatial import expected_negative, spatial_consistency
+from partlabel.learning.losses.unknown_as_absent import (
+    assume_negative,
+    asymmetric,
+    down_weighted,
+    focal,
+    label_smoothing,
+    negative_label_smoothing,
+)
 
 __all__ = [
     "Denominator",

@@ -43,7 +43,7 @@ from partlabel.output.bench.spec import (
 from partlabel.output.bench.spec_labels import has_folds, labels_of, read_table
 from partlabel.output.bench.tables import Tables, tables
 from partlabel.training.embedded import open_vectors
-from partlabel.training.selection import by_humans
+from partlabel.training.run_split import by_humans
 
 __all__ = ["Benchmark", "Spec", "read_spec", "run_spec", "tables"]
 

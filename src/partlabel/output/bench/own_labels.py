@@ -7,7 +7,7 @@ from partlabel.labels.formats import ReadOptions
 from partlabel.output.bench.spec import Spec, read_spec
 from partlabel.output.bench.spec_labels import labels_of
 from partlabel.training.embedded import PathLike
-from partlabel.training.selection import by_humans, has_both_kinds
+from partlabel.training.run_split import by_humans, has_both_kinds
 
 SPEC = Path(__file__).with_name("own_labels.yaml")
 _TESTS = ("test", "val", "validation", "valid", "dev")  # names of splits to test on, the best first

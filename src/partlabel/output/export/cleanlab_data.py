@@ -12,7 +12,7 @@ from partlabel.judging.scoring import score
 from partlabel.labels import PRESENT, LabelTable
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
-from partlabel.training.selection import by_humans
+from partlabel.training.run_split import by_humans
 
 
 def held_out_probabilities(run: Run) -> tuple[LabelTable, NDArray[np.float64]]:

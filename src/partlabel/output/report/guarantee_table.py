@@ -9,7 +9,7 @@ from partlabel.base.errors import count
 from partlabel.judging.completion import Assessment
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.metrics.guarantee import Guarantees
-from partlabel.metrics.sequence import Limit
+from partlabel.metrics.guarantee_thresholds import Limit
 from partlabel.output.report.section import Section, listed, percent
 
 _DRAWN = {"cell": "label", "image": "image"}

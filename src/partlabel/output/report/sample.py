@@ -13,7 +13,7 @@ from partlabel.judging.scoring import Scores, aligned, score
 from partlabel.labels import LabelTable
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
-from partlabel.training.selection import Selection, by_humans
+from partlabel.training.run_split import Selection, by_humans
 
 HeldKind = Literal["reserved", "validation", "held-out"]
 

@@ -35,7 +35,7 @@ from partlabel.training.checkpoint import save_state
 from partlabel.training.monitor import Monitor
 from partlabel.training.run import Run
 from partlabel.training.run_record import Record, decision_figures
-from partlabel.training.selection import Selection, by_humans
+from partlabel.training.run_split import Selection, by_humans
 
 BUDGETS = {"small": 24, "medium": 120, "large": 300}  # trainings
 _MEMBERS = 8  # of an ensemble, at most

@@ -24,7 +24,7 @@ from partlabel.training.auto.held_features import (
 )
 from partlabel.training.auto.portfolio import COMPONENTS, POWERS, ROOT
 from partlabel.training.inputs import fits
-from partlabel.training.selection import Selection, by_humans, has_both_kinds
+from partlabel.training.run_split import Selection, by_humans, has_both_kinds
 from partlabel.training.settings import Settings
 
 _FITTED = 2000  # images that the reduction of features is fitted on

@@ -131,13 +131,18 @@ def test_a_missing_device_is_an_error_of_the_call(scene: Path, tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-def test_workers_are_chosen_by_the_number_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_decode_beside_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU they would take the cores of the network, unless they make strong views."""
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(4)))
-    assert [choose_workers(images) for images in (10, 1000)] == [0, 3]
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    assert choose_workers(1000, ("clean",)) == 0
+    assert choose_workers(1000, ("clean", "strong")) == 3
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
+    assert [choose_workers(images, ("clean",)) for images in (10, 1000)] == [0, 3]
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(64)))
-    assert choose_workers(1000) == 8
+    assert choose_workers(1000, ("clean",)) == 8
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0})
-    assert choose_workers(1000) == 0
+    assert choose_workers(1000, ("clean",)) == 0
 
 
 def test_a_network_that_cannot_be_compiled_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

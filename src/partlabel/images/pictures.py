@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from partlabel.base.errors import InputError, PartlabelError
 from partlabel.images.batches import Inputs, Rows
@@ -36,8 +37,16 @@ def read_picture(
         picture: a file, the content of one, or pixels.
         name: of the picture in errors; None for the path of the file.
     """
+    with named_warnings():
+        return _read_picture(picture, size, interpolation, name)
+
+
+def _read_picture(
+    picture: Picture, size: int, interpolation: str, name: str | None = None
+) -> Tensor:
+    """As :func:`read_picture`, also in a thread; the caller gives warnings their names."""
     try:
-        with named_warnings(), open_image(picture) as image:
+        with open_image(picture) as image:
             upright = ImageOps.exif_transpose(shrink(image, size))
             rgb = _to_rgb(upright).resize((size, size), _resampling(interpolation))
     except InputError:  # of a setting, not of this image
@@ -66,13 +75,21 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def choose_workers(images: int) -> int:
-    """Number of processes to decode this many images: one less than there are cores, at most 8.
+def choose_workers(images: int, views: Sequence[str]) -> int:
+    """Number of processes that decode images while the network computes.
 
-    None for a few images, for which starting processes takes longer than decoding.
+    None for a few images, for which starting processes takes longer than decoding. None if the
+    network computes on the CPU too: both would wait for each other's cores, and it is faster that
+    all cores decode a batch and then all compute. Strong views, which threads cannot make, are the
+    exception. Otherwise one less than there are cores, at most 8.
     """
-    cores = len(os.sched_getaffinity(0))
-    return 0 if images < _FEW_IMAGES else min(cores - 1, 8)
+    if images < _FEW_IMAGES or not (torch.accelerator.is_available() or "strong" in views):
+        return 0
+    return min(_cores() - 1, 8)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 class DecodedImages(Protocol):
@@ -116,7 +133,22 @@ class Pictures(Dataset[Inputs]):
     def _picture(self, row: int) -> Tensor:
         if self.decoded is not None and self.places[row] >= 0:
             return torch.from_numpy(self.decoded.read(self.places[[row]])[0])
-        return read_picture(self.paths[row], self.size, self.interpolation)
+        return _read_picture(self.paths[row], self.size, self.interpolation)
+
+    def _picture_or_error(self, row: int) -> Tensor | BrokenPictureError:
+        try:
+            return self._picture(row)
+        except BrokenPictureError as error:
+            return error
+
+    def _decode(self, rows: list[int]) -> list[Tensor | BrokenPictureError]:
+        """The images of these rows; all cores decode, unless other processes do the same."""
+        threads = min(_cores(), len(rows)) if get_worker_info() is None else 1
+        with named_warnings():
+            if threads < 2:
+                return [self._picture_or_error(row) for row in rows]
+            with ThreadPoolExecutor(threads) as pool:
+                return list(pool.map(self._picture_or_error, rows))
 
     def __getitem__(self, request: "tuple[Rows, tuple[str, ...], int]") -> Inputs:
         """The inputs for one batch; a request is the rows, the views and the epoch."""
@@ -124,11 +156,9 @@ class Pictures(Dataset[Inputs]):
         pictures: dict[str, list[Tensor]] = {view: [] for view in views}
         decoded_rows: list[int] = []
         broken: dict[int, str] = {}
-        for row in rows.tolist():
-            try:
-                picture = self._picture(row)
-            except BrokenPictureError as error:
-                broken[row] = str(error)
+        for row, picture in zip(rows.tolist(), self._decode(rows.tolist()), strict=True):
+            if isinstance(picture, BrokenPictureError):
+                broken[row] = str(picture)
                 continue
             decoded_rows.append(row)
             for view in views:
@@ -146,13 +176,15 @@ class Pictures(Dataset[Inputs]):
     ) -> Iterator[Inputs]:
         """The inputs for these batches of rows, in this order.
 
-        Other processes decode the next batches while the caller uses one.
+        Either all cores decode a batch when it is due, or other processes decode the next batches
+        while the caller uses one.
 
         Args:
             workers: number of these processes; 0 to decode in this one, None to choose.
         """
         if workers is None:
-            workers = 0 if self.decoded is not None else choose_workers(sum(map(len, rows)))
+            images = sum(map(len, rows)) if self.decoded is None else 0
+            workers = choose_workers(images, views)
         requests = [(batch_rows, views, epoch) for batch_rows in rows]
         loader: DataLoader[Any] = DataLoader(
             self,
@@ -180,4 +212,4 @@ class GivenPictures(Pictures):
         return len(self.pictures)
 
     def _picture(self, row: int) -> Tensor:
-        return read_picture(self.pictures[row], self.size, self.interpolation, self.ids[row])
+        return _read_picture(self.pictures[row], self.size, self.interpolation, self.ids[row])

@@ -302,8 +302,9 @@ class Execution(BaseModel):
     workers: int | None = _setting(
         None,
         "Execution",
-        "Processes that decode images.",
-        default_text="one less than there are cores, at most 8; none for a few images",
+        "Processes that decode images while the network computes.",
+        default_text="on a GPU one less than there are cores, at most 8; otherwise none, and all "
+        "cores decode and compute in turns",
         ge=0,
     )
     cache_pixels: bool = _setting(

@@ -134,7 +134,8 @@ class Backbone(nn.Module):
             images: [B, 3, S, S] uint8
         """
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen == "nothing"):
-            normalised = (images - self.mean) / self.std
+            in_layout = images.contiguous(memory_format=torch.channels_last)  # while one byte each
+            normalised = (in_layout - self.mean).div_(self.std)
             if not self.mirror:
                 return self._lower(normalised)
             return (self._lower(normalised) + self._lower(normalised.flip(-1)).flip(-1)) / 2

@@ -20,7 +20,7 @@ from partlabel.models import Backbone
 from partlabel.models.features.records import RecordSource, join_records
 from partlabel.models.features.store import (
     MapStore,
-    content_key,
+    content_keys,
     fill,
     view_key,
 )
@@ -214,7 +214,7 @@ def _fill_store(
             maps = maps.float().mean(dim=(2, 3), keepdim=True)
         return np.asarray(maps.numpy())
 
-    contents = [content_key(path) for path in pictures.paths]
+    contents = content_keys(pictures.paths)
     clean = fill(store, pictures, contents, compute, broken=broken, **options)
     choices = {"clean": [clean], "weak": [clean], "strong": []}
     first = contents[: bank.pictures]
@@ -256,7 +256,7 @@ def cache_pixels(
     if pictures.interpolation != "bicubic":
         name += f"-{pictures.interpolation}"
     store = MapStore(cache / name, (3, pictures.size, pictures.size), np.uint8)
-    contents = [content_key(path) for path in pictures.paths]
+    contents = content_keys(pictures.paths)
     pictures.places = fill(
         store,
         pictures,

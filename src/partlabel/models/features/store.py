@@ -26,6 +26,7 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,12 @@ def content_key(path: Path) -> bytes:
     except OSError:
         content = b"unreadable " + os.fsencode(path)
     return hashlib.blake2b(content, digest_size=_DIGEST).digest()
+
+
+def content_keys(paths: Sequence[Path]) -> list[bytes]:
+    """A hash of the content of each file; several are read at a time."""
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(content_key, paths))
 
 
 def view_key(content: bytes, view: str, number: int) -> bytes:

@@ -6,22 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
-
-_SMALLEST = 1e-8  # of a feature, below which its power is proportional to it
-
-
-def signed_power(features: Tensor, power: float) -> Tensor:
-    """The power of the size of each feature, with its sign.
-
-    >>> signed_power(torch.tensor([4.0, 0.0, -0.25]), 0.5)
-    tensor([ 2.0000,  0.0000, -0.5000])
-    """
-    return features if power == 1 else features * power_gain(features, power)
-
-
-def power_gain(features: Tensor, power: float) -> Tensor:
-    """What each feature is multiplied by to get its power."""
-    return features.abs().clamp(min=_SMALLEST) ** (power - 1)
+from partlabel.models.own_classes import OwnClasses
+from partlabel.models.powers import signed_power
 
 
 class Reduction(nn.Module):
@@ -32,14 +18,19 @@ class Reduction(nn.Module):
         components: d, number of components to keep.
         power: of the features, before the components are found. 0.5, their square root, makes large
             features weigh less.
+        own: adds the classes that the network was pretrained on, at each position, before the
+            components are found; None for none.
     """
 
     mean: Tensor
     basis: Tensor
 
-    def __init__(self, features: int, components: int, power: float = 1.0) -> None:
+    def __init__(
+        self, features: int, components: int, power: float = 1.0, own: OwnClasses | None = None
+    ) -> None:
         super().__init__()
-        self.power = power
+        self.power, self.own = power, own
+        features += 0 if own is None else len(own.bias)
         if components > features:
             raise InputError(f"--reduce {components}: the feature maps have {features} channels")
         self.register_buffer("mean", torch.zeros(features))
@@ -57,7 +48,7 @@ class Reduction(nn.Module):
         products = torch.zeros((features, features), dtype=torch.float64, device=device)
         positions = 0
         for part in maps:
-            rows = signed_power(part.to(device), self.power).movedim(1, -1).reshape(-1, features)
+            rows = self._powers(part.to(device)).movedim(1, -1).reshape(-1, features)
             total += rows.sum(dim=0)
             products += rows.T @ rows
             positions += len(rows)
@@ -74,6 +65,11 @@ class Reduction(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to reduced maps [B, d, H, W]."""
         bias = -(self.basis @ self.mean)
-        return nn.functional.conv2d(
-            signed_power(maps, self.power), self.basis[:, :, None, None], bias
-        )
+        return nn.functional.conv2d(self._powers(maps), self.basis[:, :, None, None], bias)
+
+    def _powers(self, maps: Tensor) -> Tensor:
+        """What the components are found of."""
+        if self.own is None:
+            return signed_power(maps, self.power)
+        added: Tensor = self.own(maps)
+        return added

@@ -190,7 +190,14 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "decay_all": ("without --weight-decay", lambda values: bool(values.get("weight_decay"))),
     "val": ("with --val-split", lambda values: values.get("val_split") is None),
     "patience": ("without images to validate on", lambda values: _validates(values)),
-    "power": ("without --reduce", lambda values: values.get("reduce") is not None),
+    "power": (
+        "without --reduce or --own-classes",
+        lambda values: values.get("reduce") is not None or values.get("own_classes") is not None,
+    ),
+    "own_classes": (
+        "without --frozen, or with --features",
+        lambda values: values.get("frozen") == "all" and values.get("backbone") != NO_BACKBONE,
+    ),
     "mirror": (
         "without --frozen, or with --features",
         lambda values: values.get("frozen") == "all" and values.get("backbone") != NO_BACKBONE,

@@ -10,6 +10,7 @@ from partlabel.base.randomness import key
 from partlabel.learning.extensions import ChangesHead
 from partlabel.learning.methods import METHODS, Method, OnLogits
 from partlabel.models import Backbone, Classifier, make_backbone
+from partlabel.models.backbones import add_own_classes
 from partlabel.models.features.embeddings import GivenFeatures
 from partlabel.models.heads import HEADS, WithEvidence, needs_maps
 from partlabel.training.settings import Settings
@@ -46,6 +47,9 @@ def build(
             precision=settings.precision,
             mirror=settings.mirror,
         )
+    if settings.own_classes is not None:
+        weights = settings.weights if pretrained else None
+        add_own_classes(backbone, settings.own_classes, settings.power, weights)
     with torch.random.fork_rng():  # the same head for the same features, however they are computed
         torch.manual_seed(key(settings.seed, "head"))
         head = make_head(

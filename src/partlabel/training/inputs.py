@@ -104,7 +104,8 @@ def _reduce(model: Classifier, inputs: CachedMaps, settings: Settings, *, keep_m
     if settings.frozen != "all":
         return
     pooled = not keep_maps and _uses_means(model, settings)
-    if settings.reduce is None and not pooled:
+    own = settings.own_classes is not None
+    if settings.reduce is None and not own and not pooled:
         return
     positions = 1 if pooled else int(np.prod(inputs.maps.shape[2:]))
     size = inputs.used * model.backbone.channels * positions * (4 if pooled else 2)
@@ -112,7 +113,8 @@ def _reduce(model: Classifier, inputs: CachedMaps, settings: Settings, *, keep_m
 
     def prepare(maps: Tensor) -> Tensor:
         with torch.inference_mode():
-            early = pooled and settings.power == 1  # the mean of a power is not that of the mean
+            # the mean of a power, or of the classes at positions, is not that of the mean
+            early = pooled and (settings.reduce is None or (settings.power == 1 and not own))
             pooled_maps = maps.mean(dim=(2, 3), keepdim=True) if early else maps
             reduced: Tensor = model.backbone.reduction(pooled_maps.to(device)).cpu()
             reduced = reduced.mean(dim=(2, 3), keepdim=True) if pooled else reduced

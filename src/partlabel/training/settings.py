@@ -142,10 +142,18 @@ class Settings(BaseModel):
         "generalises better, with a weight decay of about 3e-2 and a learning rate of 3e-3.",
         ge=1,
     )
+    own_classes: float | None = _setting(
+        None,
+        "Network",
+        "With --frozen: add the probabilities of the classes that the network was pretrained on, "
+        "such as those of ImageNet, to its features, with this weight. Often better by one or two "
+        "points where few labels are known; `auto` finds a weight.",
+        gt=0,
+    )
     power: float = _setting(
         1.0,
         "Network",
-        "With --reduce: find the components of this power of the features. 0.5, their square root, "
+        "With --reduce or --own-classes: use this power of the features. 0.5, their square root, "
         "often generalises better.",
         gt=0,
         le=1,

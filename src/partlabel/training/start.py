@@ -12,7 +12,7 @@ from partlabel.training.checkpoint import load_state
 from partlabel.training.run import Run
 from partlabel.training.run_record import Record
 
-_SAME = ("backbone", "weights", "frozen", "reduce", "power", "mirror", "size")
+_SAME = ("backbone", "weights", "frozen", "reduce", "own_classes", "power", "mirror", "size")
 
 
 def start_from(folder: str, model: Classifier, record: Record) -> None:

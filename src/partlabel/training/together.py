@@ -122,7 +122,11 @@ def _mean_features(
         inputs = Embeddings(vectors, vectors.locate(table.ids))
     else:
         auto = settings.method == AUTO
-        plain = {"method": FEATURES_ONLY if auto else settings.method, "reduce": None}
+        plain = {
+            "method": FEATURES_ONLY if auto else settings.method,
+            "reduce": None,
+            "own_classes": None,
+        }
         torch.manual_seed(key(settings.seed, "init"))  # the same network as that of the training
         whole = settings.model_copy(update=plain)
         model, _ = build(whole, list(table.classes), pretrained=True)

@@ -128,14 +128,16 @@ def _best_single(run: Run) -> dict[str, Any]:
     members = sorted(run.record.members, key=lambda member: -member.share)
     linear = [m for m in members if m.settings.head in (None, "linear") and not m.settings.reduce]
     own = (linear or members)[0].settings
+    # the classes that the network was pretrained on lose their meaning when it is trained
+    head_options = own.head_options if own.own_classes is None else {"power": own.power}
     return {
         "method": own.method,
         "options": own.options,
         "weight_decay": own.weight_decay if linear else 1e-3,
         "optimizer": own.optimizer,
         "lr": None if own.optimizer == WHOLE_BATCH else own.lr,
-        "head": "linear" if linear and own.head_options else None,
-        "head_options": own.head_options if linear else {},
+        "head": "linear" if linear and head_options else None,
+        "head_options": head_options if linear else {},
         "epochs": own.epochs,
     }
 

@@ -130,10 +130,8 @@ def create(name: str, weights: str, size: int) -> nn.Module:
     check_size(name, size)
     arguments: dict[str, Any] = {"num_classes": 0, **size_argument(name, size)}
     if weights == "imagenet" and is_packaged(name):
-        whole = timm.create_model(name)
-        load_packaged(whole, name)
         network = timm.create_model(name, **arguments)
-        network.load_state_dict(whole.state_dict(), strict=False)
+        network.load_state_dict(load_whole(name, weights, size).state_dict(), strict=False)
     elif weights == "imagenet":
         network = _download(name, arguments)
     else:
@@ -148,6 +146,22 @@ def create(name: str, weights: str, size: int) -> nn.Module:
                     stacklevel=2,
                 )
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def load_whole(name: str, weights: str, size: int) -> nn.Module:
+    """A network with the classifier that it was pretrained with; an InputError without weights.
+
+    The arguments are those of :func:`create`.
+    """
+    arguments = size_argument(name, size)
+    if weights == "imagenet" and not is_packaged(name):
+        return _download(name, arguments)
+    whole = timm.create_model(name, **arguments)
+    if weights == "imagenet":
+        load_packaged(whole, name)
+    else:
+        load_weights(whole, name, Path(weights))
+    return whole
 
 
 def _download(name: str, arguments: dict[str, Any]) -> nn.Module:

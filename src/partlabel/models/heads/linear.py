@@ -5,7 +5,7 @@ from torch.nn.functional import conv2d
 
 from partlabel.base.ranges import Dropout, Power
 from partlabel.models.heads.head import HasClassMaps
-from partlabel.models.reduction import power_gain, signed_power
+from partlabel.models.powers import power_gain, signed_power
 
 
 class Linear(HasClassMaps):

@@ -25,7 +25,7 @@ def linear_layer(model: Classifier) -> Layer | None:
 
 
 def _layer_of(head: nn.Module) -> Layer | None:
-    if isinstance(head, Linear):
+    if isinstance(head, Linear) and head.power == 1:
         return head.classifier.weight.detach(), head.classifier.bias.detach()
     if isinstance(head, Branch):
         weights = head.weights.tolist()
@@ -49,7 +49,7 @@ def _sum(layers: list[Layer | None]) -> Layer | None:
 
 def _behind(reduction: nn.Module, layer: Layer) -> Layer | None:
     """A layer on reduced features, as one on the features themselves."""
-    if isinstance(reduction, Reduction):
+    if isinstance(reduction, Reduction) and reduction.power == 1 and reduction.own is None:
         weight = layer[0] @ reduction.basis
         return weight, layer[1] - weight @ reduction.mean
     return layer if isinstance(reduction, nn.Identity) else None

@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from partlabel.base.errors import InputError, JobError, count
 from partlabel.labels import LabelTable
 from partlabel.metrics import evaluate
-from partlabel.models import Classifier
+from partlabel.models import Backbone, Classifier
+from partlabel.models.backbones import own_classifier
+from partlabel.models.features.embeddings import GivenFeatures
 from partlabel.models.prediction import InputSource
 from partlabel.training.auto.comparison import Comparison
 from partlabel.training.auto.criterion import Criterion, fairly_known, mean
@@ -31,11 +34,12 @@ from partlabel.training.auto.members import MemberRecord, combine
 from partlabel.training.auto.portfolio import Candidate, make_portfolio
 from partlabel.training.auto.search import Search
 from partlabel.training.auto.trials import Laboratory, Trial
-from partlabel.training.checkpoint import save_state
+from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.monitor import Monitor
 from partlabel.training.run import Run
 from partlabel.training.run_record import Record, decision_figures
 from partlabel.training.run_split import Selection, by_humans
+from partlabel.training.settings import Settings
 
 BUDGETS = {"small": 24, "medium": 120, "large": 300}  # trainings
 _MEMBERS = 8  # of an ensemble, at most
@@ -58,7 +62,8 @@ def fit_members(
         model: the backbone, with any head.
         inputs: whole feature maps of training images, then of validation images.
     """
-    material = gather(inputs, selection, record.settings)
+    classifier = _own_classifier(run.folder / "auto", model.backbone, record.settings)
+    material = gather(inputs, selection, record.settings, classifier)
     folder, labels = run.folder / "auto", (material.training, material.evidence)
     laboratory = Laboratory(
         folder,
@@ -72,7 +77,7 @@ def fit_members(
     finished = _search(comparison, material)
     members, trials, held_out = _choose(comparison, finished)
     heads = [laboratory.head_of(one, trial) for one, trial in trials.items()]
-    model.head = combine(heads, members, material.reduction)
+    model.head = combine(heads, members, material.reduction, material.own_classes)
     save_state(run.folder / "best.safetensors", model.trained_weights())
     if comparison.folds is not None:
         parts = {"rows": material.rows, "logits": held_out, "folds": comparison.folds}
@@ -87,6 +92,23 @@ def fit_members(
         logits = sum_of([trial.logits.numpy() for trial in trials.values()], factors)
         outcome = _outcome(logits, material.val)
     return record.model_copy(update={**outcome, "members": members, "finished": True})
+
+
+def _own_classifier(folder: Path, backbone: Backbone, settings: Settings) -> nn.Linear | None:
+    """The network's own classifier; kept in the folder, in case the weights are gone later."""
+    if isinstance(backbone, GivenFeatures):
+        return None
+    path = folder / "own_classifier.safetensors"
+    if not path.is_file():
+        layer = own_classifier(backbone, settings.weights)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_state(path, {} if layer is None else layer.state_dict())
+    state = load_state(path)
+    if not state:
+        return None
+    layer = nn.Linear(*reversed(state["weight"].shape))
+    layer.load_state_dict(state)
+    return layer.eval()
 
 
 def _comparison(laboratory: Laboratory, material: Material, monitor: Monitor) -> Comparison:
@@ -118,6 +140,7 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
         has_absent=has_absent,
         components=material.components,
         units=material.units,
+        own_weights=material.own_weights,
     )
     parts = comparison.parts
     wanted = BUDGETS.get(settings.budget) or int(settings.budget)
@@ -180,7 +203,7 @@ def _varied(comparison: Comparison, finished: Sequence[Candidate]) -> list[Candi
     ranked = sorted(finished, key=lambda one: -comparison.lines[one].score)
     kinds: dict[tuple[object, ...], list[Candidate]] = {}
     for one in ranked:
-        kind = (one.recipe.method, one.recipe.head, one.recipe.power, bool(one.teachers))
+        kind = (one.recipe.method, one.recipe.head, one.recipe.features, bool(one.teachers))
         kinds.setdefault(kind, []).append(one)
     return [one for same in kinds.values() for one in same[:_OF_A_KIND]]
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.images.batches import Inputs, Rows, in_batches
+from partlabel.models.own_classes import OwnClasses
+from partlabel.models.powers import signed_power
 from partlabel.models.prediction import InputSource
-from partlabel.models.reduction import signed_power
 from partlabel.training.settings import Settings
 
 _READ = 256  # images that are read at a time
@@ -24,16 +25,19 @@ class FeatureKind:
     Args:
         components: principal components at each position; None for the mean over positions.
         power: of the features, before components are found.
+        own_classes: whether the probabilities of the network's own classes are added.
     """
 
     components: int | None = None
     power: float = 1.0
+    own_classes: bool = False
 
 
 def kind_of(settings: Settings) -> FeatureKind:
     """The features that a training with these settings uses."""
-    if settings.reduce is not None:
-        return FeatureKind(settings.reduce, settings.power)
+    own = settings.own_classes is not None
+    if own or settings.reduce is not None:
+        return FeatureKind(settings.reduce, settings.power, own)
     return FeatureKind(None, float(settings.head_options.get("power", 1.0)))
 
 
@@ -101,10 +105,28 @@ def centred(pooled: HeldFeatures, power: float, train: int) -> HeldFeatures:
         power: of the features.
         train: number of training images, which are the first ones.
     """
-    features = torch.empty_like(pooled.features)
-    for part in range(0, len(features), _TRANSFORMED):
-        rows = slice(part, part + _TRANSFORMED)
-        features[rows] = signed_power(pooled.features[rows], power)
+    return _centred(pooled, _transformed(pooled.features, lambda f: signed_power(f, power)), train)
+
+
+def with_own_classes(pooled: HeldFeatures, own: OwnClasses, train: int) -> HeldFeatures:
+    """Pooled features and the probabilities of the network's own classes, centred.
+
+    Args:
+        pooled, train: as for :func:`centred`.
+        own: adds the probabilities.
+    """
+    return _centred(pooled, _transformed(pooled.features, own), train)
+
+
+def _transformed(features: Tensor, transform: Callable[[Tensor], Tensor]) -> Tensor:
+    """The result of a function of features [m, ...], computed for some images at a time."""
+    parts = range(0, len(features), _TRANSFORMED)
+    with torch.no_grad():
+        return torch.cat([transform(features[n : n + _TRANSFORMED]) for n in parts])
+
+
+def _centred(pooled: HeldFeatures, features: Tensor, train: int) -> HeldFeatures:
+    """Features [m, D, 1, 1], less their mean over the first ``train`` images; they are changed."""
     used = features[torch.from_numpy(pooled.place[pooled.rows[:train]])].flatten(1)
     shift = used.mean(dim=0, dtype=torch.float64)
     variance = float(used.var(dim=0, correction=0).sum())

@@ -25,6 +25,7 @@ _NAMED = (
     "mirror",
     "size",
     "reduce",
+    "own_classes",
     "power",
     "optimizer",
     "lr",

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from partlabel.base.errors import JobError
 from partlabel.images.batches import Rows, in_batches
@@ -13,6 +14,7 @@ from partlabel.labels import LabelTable
 from partlabel.labels.groups import Groups
 from partlabel.labels.simulate import HOLDOUT
 from partlabel.models import Reduction
+from partlabel.models.own_classes import OwnClasses
 from partlabel.models.prediction import InputSource
 from partlabel.training.auto.criterion import fairly_known
 from partlabel.training.auto.held_features import (
@@ -20,6 +22,7 @@ from partlabel.training.auto.held_features import (
     HeldFeatures,
     centred,
     hold,
+    with_own_classes,
     with_variance,
 )
 from partlabel.training.auto.portfolio import COMPONENTS, POWERS, ROOT
@@ -27,7 +30,9 @@ from partlabel.training.inputs import fits
 from partlabel.training.run_split import Selection, by_humans, has_both_kinds
 from partlabel.training.settings import Settings
 
-_FITTED = 2000  # images that the reduction of features is fitted on
+_FITTED = 1000  # images that the reduction of features is fitted on
+_BALANCED = 4  # batches of these that show the weight of own classes
+_OWN_SIZE = 0.5  # of the network's own classes, relative to the features
 _FULLY = 0.9  # share of known labels from which on a holdout counts as fully labelled
 
 
@@ -41,6 +46,7 @@ class Material:
         val: the labels of the validation images that humans gave.
         features: of all images, by kind.
         reduction: to the components of feature maps; None if maps are not used.
+        own_classes: what adds the network's own classes; None if it has none.
         on_holdout: whether candidates are compared on the validation images.
         groups: training images that belong together.
     """
@@ -50,6 +56,7 @@ class Material:
     val: LabelTable
     features: dict[FeatureKind, HeldFeatures]
     reduction: Reduction | None
+    own_classes: OwnClasses | None
     on_holdout: bool
     groups: Groups
 
@@ -71,16 +78,34 @@ class Material:
         return {kind: held.variance / labels for kind, held in self.features.items()}
 
     @property
+    def own_weights(self) -> dict[FeatureKind, float]:
+        """For each kind of features with the network's own classes, the weight of these."""
+        modules: dict[int | None, OwnClasses | None] = {None: self.own_classes}
+        if self.reduction is not None:
+            modules[self.components] = self.reduction.own
+        return {
+            FeatureKind(components, own.power, own_classes=True): own.weight
+            for components, own in modules.items()
+            if own is not None
+        }
+
+    @property
     def size(self) -> int:
         """Bytes of all features."""
         return sum(held.features.nbytes for held in self.features.values())
 
 
-def gather(inputs: InputSource, selection: Selection, settings: Settings) -> Material:
+def gather(
+    inputs: InputSource,
+    selection: Selection,
+    settings: Settings,
+    classifier: nn.Linear | None = None,
+) -> Material:
     """Read all features into memory, without unreadable images.
 
     Args:
         inputs: whole feature maps of training images, then of validation images.
+        classifier: of the classes that the network was pretrained on; None if it has none.
     """
     rows, number = np.concatenate([selection.train, selection.val]), len(selection.train)
     pooled = hold(inputs, len(rows), lambda maps: maps.mean(dim=(2, 3), keepdim=True))
@@ -90,16 +115,23 @@ def gather(inputs: InputSource, selection: Selection, settings: Settings) -> Mat
         raise JobError("no training image could be read")
     pooled = pooled.part(readable)
     features = {FeatureKind(None, power): centred(pooled, power, train) for power in POWERS}
-    reduction = _fit_reduction(inputs, readable, train)
+    own = None
+    if classifier is not None:
+        own = OwnClasses(*_sizes(classifier), ROOT).use(classifier)
+        own.balance([_pooled_maps(pooled, train)], _OWN_SIZE)
+        features[FeatureKind(None, ROOT, own_classes=True)] = with_own_classes(pooled, own, train)
+    reduction = _fit_reduction(inputs, readable, train, classifier)
     if reduction is not None:
         maps = hold(inputs, len(rows), partial(_reduced, reduction)).part(readable)
-        kind = FeatureKind(len(reduction.basis), reduction.power)
+        kind = FeatureKind(len(reduction.basis), reduction.power, classifier is not None)
         features[kind] = with_variance(maps, train)
     training = selection.training.subset(readable[:train])
     val = selection.validation.subset(readable[train:] - number)
     on_holdout = chooses_on_holdout(settings, selection, by_humans(training), val)
     groups = selection.groups.part(rows[readable[:train]])
-    return Material(rows[readable[:train]], training, val, features, reduction, on_holdout, groups)
+    return Material(
+        rows[readable[:train]], training, val, features, reduction, own, on_holdout, groups
+    )
 
 
 def chooses_on_holdout(
@@ -117,17 +149,33 @@ def chooses_on_holdout(
     return val.known >= _FULLY or not has_both_kinds(training)
 
 
-def _fit_reduction(inputs: InputSource, readable: Rows, train: int) -> Reduction | None:
+def _fit_reduction(
+    inputs: InputSource, readable: Rows, train: int, classifier: nn.Linear | None
+) -> Reduction | None:
     """Principal components of the maps of training images; None if maps cannot be used."""
     first = next(iter(inputs.batches([readable[:1]], ("clean",)))).views["clean"]
     components, positions = min(COMPONENTS, first.shape[1]), math.prod(first.shape[2:])
     if positions == 1 or not fits(len(readable) * components * positions * 2):
         return None
     sample = readable[np.unique(np.linspace(0, train - 1, min(train, _FITTED)).astype(np.int64))]
-    reduction = Reduction(first.shape[1], components, ROOT)
-    parts = inputs.batches(in_batches(sample, 64), ("clean",))
-    reduction.fit(part.views["clean"] for part in parts)
+    parts = [part.views["clean"] for part in inputs.batches(in_batches(sample, 64), ("clean",))]
+    own = None
+    if classifier is not None:
+        own = OwnClasses(*_sizes(classifier), ROOT, at_positions=True).use(classifier)
+        own.balance(parts[:_BALANCED], _OWN_SIZE)
+    reduction = Reduction(first.shape[1], components, ROOT, own)
+    reduction.fit(parts)
     return reduction.eval()
+
+
+def _sizes(classifier: nn.Linear) -> tuple[int, int, float]:
+    """The arguments of :class:`OwnClasses`, with a weight that is to be found."""
+    return classifier.in_features, classifier.out_features, 1.0
+
+
+def _pooled_maps(pooled: HeldFeatures, train: int) -> Tensor:
+    """Mean features [n, D, 1, 1] of the first ``train`` images."""
+    return pooled.features[torch.from_numpy(pooled.place[pooled.rows[:train]])]
 
 
 def _reduced(reduction: Reduction, maps: Tensor) -> Tensor:

@@ -6,7 +6,9 @@ from pydantic import BaseModel, ConfigDict
 from torch import nn
 
 from partlabel.models import Reduction
+from partlabel.models.backbones import own_classes
 from partlabel.models.heads import HEADS, Branch, Ensemble, Linear, merge_linear
+from partlabel.models.own_classes import OwnClasses
 from partlabel.training.settings import Settings
 
 FEATURES_ONLY = "bce"  # the method that a model is built with to get at its features
@@ -31,8 +33,18 @@ class MemberRecord(BaseModel):
 
 def make_member_head(settings: Settings, features: int, classes: int) -> nn.Module:
     """The new head of a member, on features that are reduced if its settings say so."""
-    return HEADS[settings.head or "linear"](
-        settings.reduce or features, classes, **settings.head_options
+    own = 0 if settings.own_classes is None else own_classes(settings.backbone)
+    width = settings.reduce or features + own
+    return HEADS[settings.head or "linear"](width, classes, **settings.head_options)
+
+
+def new_own_classes(settings: Settings, features: int) -> OwnClasses | None:
+    """What adds own classes to features [.., D], its classifier yet to be loaded; or None."""
+    if settings.own_classes is None:
+        return None
+    number, at_positions = own_classes(settings.backbone), settings.reduce is not None
+    return OwnClasses(
+        features, number, settings.own_classes, settings.power, at_positions=at_positions
     )
 
 
@@ -41,28 +53,34 @@ def ensemble_head(
 ) -> Ensemble:
     """A new head with the structure of an ensemble, whose weights are to be loaded."""
     heads = [make_member_head(m.settings, features, len(classes)) for m in members]
-    reduced = next((m.settings for m in members if m.settings.reduce), None)
-    reduction = None
-    if reduced is not None and reduced.reduce is not None:
-        reduction = Reduction(features, reduced.reduce, reduced.power)
-    return combine(heads, members, reduction)
+    reduction, own = None, None
+    for settings in (member.settings for member in members):
+        added = new_own_classes(settings, features)
+        if settings.reduce is not None:
+            reduction = Reduction(features, settings.reduce, settings.power, added)
+        elif added is not None:
+            own = added
+    return combine(heads, members, reduction, own)
 
 
 def combine(
     heads: Sequence[nn.Module],
     members: Sequence[MemberRecord],
     reduction: Reduction | None,
+    own: OwnClasses | None = None,
 ) -> Ensemble:
     """One head out of the heads of members; linear ones on the same features become one.
 
     Args:
         heads: one per member.
-        members: their weights, and the reduction that each is behind.
-        reduction: that of all members with one.
+        members: their weights, and what of the features each uses.
+        reduction: that of all members with components of feature maps.
+        own: adds the network's own classes, for all members that use them.
     """
     branches = []
-    for reduce in dict.fromkeys(member.settings.reduce for member in members):
-        inside = [n for n, member in enumerate(members) if member.settings.reduce == reduce]
+    stages = [_stage(member.settings, reduction, own) for member in members]
+    for stage in dict.fromkeys(stages):
+        inside = [n for n, other in enumerate(stages) if other is stage]
         linear = {n: head for n in inside if isinstance(head := heads[n], Linear)}
         others = [n for n in inside if n not in linear]
         parts, factors = [heads[n] for n in others], [members[n].factor for n in others]
@@ -71,6 +89,14 @@ def combine(
             merged = merge_linear([linear[n] for n in same], [members[n].factor for n in same])
             parts.append(merged)
             factors.append(1.0)
-        used = nn.Identity() if reduce is None or reduction is None else reduction
-        branches.append(Branch(used, parts, factors))
+        branches.append(Branch(nn.Identity() if stage is None else stage, parts, factors))
     return Ensemble(branches)
+
+
+def _stage(
+    settings: Settings, reduction: Reduction | None, own: OwnClasses | None
+) -> nn.Module | None:
+    """What a member has between feature maps and its head; None for nothing."""
+    if settings.reduce is not None:
+        return reduction
+    return None if settings.own_classes is None else own

@@ -23,6 +23,7 @@ _LINEAR: dict[str, Any] = {"optimizer": "lbfgs", "lr": 1.0, "epochs": 12}
 _ROOTS: dict[str, Any] = _LINEAR | {"head": "linear", "head_options": {"power": ROOT}}
 _SALIENCY: dict[str, Any] = {"head": "saliency", "lr": 1e-2, "schedule": "cosine", "epochs": 8}
 _NONE: Mapping[str, Any] = {}
+_NO_OWN_CLASSES: Mapping[FeatureKind, float] = {}
 _MORE = 10  # times as much weight decay for heads that look at positions
 
 
@@ -57,6 +58,12 @@ class Recipe:
         """The power of the features."""
         options = self.training.get("head_options", {})
         return float(self.training.get("power", options.get("power", 1.0)))
+
+    @property
+    def features(self) -> FeatureKind:
+        """What of the features the head uses."""
+        own = self.training.get("own_classes") is not None
+        return FeatureKind(self.training.get("reduce"), self.power, own)
 
     @property
     def needs_maps(self) -> bool:
@@ -107,6 +114,7 @@ class Candidate:
         recipe = self.recipe
         options = {**recipe.options, "power": recipe.power} if recipe.power != 1 else recipe.options
         words = [f"{key}={value}" for key, value in options.items()]
+        words += ["with own classes"] if recipe.features.own_classes else []
         return " ".join([recipe.method, recipe.head, *words, f"decay={self.decay:g}"])
 
     def settings(self, base: Settings) -> Settings:
@@ -123,6 +131,7 @@ def make_portfolio(
     has_absent: bool,
     components: int | None,
     units: Mapping[FeatureKind, float],
+    own_weights: Mapping[FeatureKind, float] = _NO_OWN_CLASSES,
 ) -> list[Recipe]:
     """The recipes for some labels, those first that are expected to gain most per time.
 
@@ -132,6 +141,8 @@ def make_portfolio(
         components: to keep of feature maps; None if there are no maps, or too little memory.
         units: the weight decay that is of the order of the cost of all labels, for each kind of
             features: the sum of their variances, divided by the number of labels.
+        own_weights: the weight of the classes that the network was pretrained on, for each kind of
+            features that has them.
     """
     known_share = max(labels.known, 1e-6)
     absent = bool((labels.cells.values < 0).any())
@@ -145,26 +156,33 @@ def make_portfolio(
     def strength(method: str) -> float:
         return min(starts[method], 1.0) if method in starts else assumed
 
-    def linear(method: str, options: Mapping[str, Any] = _NONE, power: float = ROOT) -> Recipe:
-        training = _ROOTS if power == ROOT else _LINEAR
-        unit = units[FeatureKind(None, power)]
-        return Recipe(
-            method, options, training, strength(method) * unit, on_maps=salient(method, options)
-        )
+    def linear(
+        method: str, options: Mapping[str, Any] = _NONE, training: Mapping[str, Any] | None = None
+    ) -> Recipe:
+        recipe = Recipe(method, options, best if training is None else training)
+        decay = strength(method) * units[recipe.features]
+        return replace(recipe, decay=decay, on_maps=salient(method, options))
 
     def salient(method: str, options: Mapping[str, Any]) -> Recipe | None:
         if components is None:
             return None
-        training = _SALIENCY | {"reduce": components, "power": ROOT}
-        unit = _MORE * units[FeatureKind(components, ROOT)]
-        return Recipe(method, options, training, strength(method) * unit, cost=6.0)
+        own = own_weights.get(FeatureKind(components, ROOT, own_classes=True))
+        training = _SALIENCY | {"reduce": components, "power": ROOT, "own_classes": own}
+        recipe = Recipe(method, options, training, cost=6.0)
+        return replace(recipe, decay=_MORE * strength(method) * units[recipe.features])
 
+    # on other features, one method is enough to see whether they are better
+    best, *others = _ROOTS, _LINEAR
+    if own_weights:
+        weight = own_weights[FeatureKind(None, ROOT, own_classes=True)]
+        best, *others = _LINEAR | {"own_classes": weight, "power": ROOT}, _ROOTS, _LINEAR
+    first, options = ("bce", _NONE) if absent else ("em", {"alpha": alphas[0]})
+    plain = [linear(first, options, training) for training in others]
     entropy = [linear("em", {"alpha": alpha}) for alpha in alphas]
-    plain = linear("em", {"alpha": alphas[0]}, power=1.0)
     smooth = replace(linear("n-ls", {"epsilon": 0.1}), on_maps=None)  # much like "ls"
     if not absent:
-        return [*entropy, linear("an"), linear("ls"), plain, linear("asl"), smooth]
-    known = [linear("bce"), *entropy, linear("ls"), linear("an"), linear("bce", power=1.0)]
+        return [*entropy, linear("an"), linear("ls"), *plain, linear("asl"), smooth]
+    known = [linear("bce"), *entropy, linear("ls"), linear("an"), *plain]
     return [*known, linear("partial-bce"), linear("asl"), smooth]
 
 

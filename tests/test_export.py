@@ -34,6 +34,7 @@ onnxruntime: Any = pytest.importorskip("onnxruntime")
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "seed": 0}
 FROZEN: dict[str, Any] = {**TINY, "method": "bce", "frozen": "all", "epochs": 2}
 BOTH: dict[str, Any] = {**FROZEN, "backbone": "test_efficientnet+test_vit", "size": 160}
+LITE: dict[str, Any] = {"backbone": "tf_efficientnet_lite0", "size": 64}
 VIT: dict[str, Any] = {**FROZEN, "backbone": "test_vit", "size": 160}
 
 pytestmark = pytest.mark.filterwarnings("ignore::partlabel.base.errors.PartlabelWarning")
@@ -122,6 +123,7 @@ def test_raw_pixels_of_jpegs_agree_with_predict(
         pytest.param({**VIT, "head": "weldon"}, id="ViT, weldon"),
         pytest.param({**FROZEN, "frozen": "lower", "method": "sr"}, id="unfrozen, saliency"),
         pytest.param({**TINY, "method": "auto", "budget": 6, "folds": 3}, id="auto"),
+        pytest.param({**LITE, "method": "auto", "budget": 12, "folds": 2}, id="own classes"),
     ],
 )
 def test_every_kind_of_model_becomes_a_file(

@@ -157,7 +157,7 @@ def confirm(
 ) -> None:
     """Labels that a human confirms in the list of suspects are no suspects of the next run."""
     folder = dataset.folder
-    _, _, path, _ = completion.save(folder / "completed.csv")
+    _, _, path, *_ = completion.save(folder / "completed.csv")
     with path.open() as stream:
         rows = list(csv.DictReader(stream))
     for row in rows[: len(cells)]:
@@ -235,7 +235,7 @@ def test_the_command_writes_labels_and_evidence(
         ("--min-precision=1", "between 0 and 1"),
         ("--min-precision=95", "did you mean 0.95"),
         ("--to=yolo", "yolo"),
-        ("--out=/dev/null", "four files"),
+        ("--out=/dev/null", "five files"),
         ("--guarantee=cross", "not trained on an image"),
         (f"--out={tmp_path}/no/such.csv", "its folder does not exist"),
     ):

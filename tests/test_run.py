@@ -508,7 +508,13 @@ def test_python_has_the_commands(run: Run, scene: Path, tmp_path: Path) -> None:
         done = partlabel.complete(run, min_precision=0.99)
     assert str(done) == done.headline()
     paths = done.save(tmp_path / "done.csv")
-    names = ["done.csv", "done.guarantees.csv", "done.suspects.csv", "done.doubtful.csv"]
+    names = [
+        "done.csv",
+        "done.guarantees.csv",
+        "done.suspects.csv",
+        "done.doubtful.csv",
+        "done.origins.csv",
+    ]
     assert [path.name for path in paths if path.is_file()] == names
     assert partlabel.report(run, truth=scene / "labels.csv") == run.folder / "report.html"
     assert partlabel.load(run.folder).classes == run.record.classes

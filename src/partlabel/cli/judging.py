@@ -254,8 +254,8 @@ def complete(
         bool,
         typer.Option(
             "--despite-shift",
-            help="Complete these images even if they differ from those that the guarantee was "
-            "tested on.",
+            help="Complete images even if they are unlike those that the guarantee was tested on: "
+            "images of other origins, and images that the label file does not mention.",
         ),
     ] = False,
     features: Features = None,
@@ -271,8 +271,8 @@ def complete(
     Writes value, calibrated score and source (human or model) of each label. A label is filled in
     only where held-out labels show, with a confidence of 95%, that enough labels like it are
     correct; all other labels stay unknown. FILE.guarantees.csv has the evidence for each class,
-    FILE.suspects.csv lists known labels that look wrong, and FILE.doubtful.csv unknown labels that
-    are worth asking for.
+    FILE.suspects.csv lists known labels that look wrong, FILE.doubtful.csv unknown labels that are
+    worth asking for, and FILE.origins.csv what is filled in in the images of each origin.
 
     Examples: partlabel complete run -o completed.csv --min-precision 0.9
 
@@ -288,7 +288,7 @@ def complete(
         raise InputError("--plan draws images to label, so it has no use for --answers")
     if str(out) == "-" or (out.exists() and not (out.is_file() or out.is_dir())):
         raise InputError(
-            f"{out}: complete writes four files next to each other; give the path of the first one"
+            f"{out}: complete writes five files next to each other; give the path of the first one"
         )
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out}: its folder does not exist")
@@ -327,7 +327,7 @@ def _save(completion: "Completion", out: Path, to: str, excel_safe: bool) -> Non
     from partlabel.base.terminal import say
     from partlabel.output.display import describe, show_completion
 
-    _, _, suspects, _ = completion.save(out, to, excel_safe=excel_safe)
+    _, _, suspects, *_ = completion.save(out, to, excel_safe=excel_safe)
     say(f"wrote {out}: {describe(completion.table)}")
     show_completion(completion)
     if completion.suspects:

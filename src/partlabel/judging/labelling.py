@@ -85,7 +85,8 @@ def complete(
             does not mention are completed too. If it has none of the run's images, these are
             looked for where the run remembers them.
         only_labelled: leave out images that the label file does not mention.
-        despite_shift: complete these images even if they differ from those of the test.
+        despite_shift: complete images even if they are unlike those that the guarantee was tested
+            on: images of other origins, and images that the label file does not mention.
         features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.

@@ -31,7 +31,9 @@ class Shift(NamedTuple):
     effective: float
 
 
-def measure_shift(tested: NDArray[Any], new: NDArray[Any], seed: int = 0) -> Shift:
+def measure_shift(
+    tested: NDArray[Any], new: NDArray[Any], seed: int = 0, images: NDArray[Any] | None = None
+) -> Shift:
     """Train a linear classifier to tell new images from those of a test, in two folds.
 
     An effect size, not a test of significance: with many images any difference is significant.
@@ -39,12 +41,14 @@ def measure_shift(tested: NDArray[Any], new: NDArray[Any], seed: int = 0) -> Shi
     Args:
         tested, new: [n, d] and [m, d] features.
         seed: of the folds.
+        images: [n + m] which image each of these is, if some are in both; they share a fold.
     """
     features, is_new = (
         _components(np.concatenate([tested, new])),
         np.repeat([0.0, 1.0], [len(tested), len(new)]),
     )
-    fold = np.random.default_rng(seed).permutation(len(is_new)) % 2
+    which = np.arange(len(is_new)) if images is None else np.unique(images, return_inverse=True)[1]
+    fold = (np.random.default_rng(seed).permutation(int(which.max(initial=0)) + 1) % 2)[which]
     logits = np.zeros(len(is_new))
     for held in (0, 1):
         weights = _fit(features[fold != held], is_new[fold != held])
@@ -64,19 +68,28 @@ def auc(high: NDArray[Any], low: NDArray[Any]) -> float:
     return float((ranks - len(high) * (len(high) + 1) / 2) / max(len(high) * len(low), 1))
 
 
-def _components(features: NDArray[Any]) -> Floats:
-    """Standardised principal components, and a constant."""
+def principal_components(features: NDArray[Any], most: int) -> Floats:
+    """[n, c] the components with the largest variance, at most this many."""
     centred = features.astype(np.float64) - features.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
-    parts = centred @ vectors[:, -min(_COMPONENTS, vectors.shape[1]) :]
+    return np.asarray(centred @ vectors[:, -min(most, vectors.shape[1]) :])
+
+
+def _components(features: NDArray[Any]) -> Floats:
+    """Standardised principal components, and a constant."""
+    parts = principal_components(features, _COMPONENTS)
     parts /= np.maximum(parts.std(axis=0), 1e-12)
     return np.hstack([parts, np.ones((len(parts), 1))])
 
 
 def _fit(features: Floats, target: Floats) -> Floats:
-    """Weights of a logistic regression in which both kinds weigh the same."""
-    share = np.clip(target.mean(), 1e-6, 1 - 1e-6)
-    weight = np.where(target == 1, 0.5 / share, 0.5 / (1 - share))
+    """Weights of a logistic regression in which both kinds weigh as much as the smaller one.
+
+    If the smaller kind weighed as much as the larger one, a few images would be learned by heart.
+    """
+    ones = max(float(target.sum()), 1e-6)
+    zeros = max(len(target) - ones, 1e-6)
+    weight = np.where(target == 1, min(1.0, zeros / ones), min(1.0, ones / zeros))
 
     def cost(weights: Floats) -> tuple[float, Floats]:
         logits = features @ weights

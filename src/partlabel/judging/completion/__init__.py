@@ -16,9 +16,11 @@ from partlabel.judging.completion.notes import (
     about_suspects,
     better_alternatives,
     classes_without_labels,
+    more_images,
     other_splits,
     shifted_classes,
     tagged_images,
+    unlike_images,
     why_nothing,
 )
 from partlabel.judging.completion.result import Completion, files_of
@@ -26,7 +28,6 @@ from partlabel.judging.scoring import Scored, filled_table, score
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.metrics.sampling import Basis
 from partlabel.training.out_of_fold import out_of_fold
-from partlabel.training.reserving import evidence
 from partlabel.training.run import Run
 
 __all__ = [
@@ -64,16 +65,17 @@ def complete_run(
         guarantee: the labels to test on, see ``basis`` of :func:`guarantee.find_guarantees`.
         kind: how to test, see :func:`held_labels.gather`.
         more: a folder whose images are completed too, if the labels do not mention them.
-        despite_shift: complete them even if they differ from the images of the test.
+        despite_shift: complete images even if they are unlike those whose labels test them.
     """
     check_precision(min_precision)
     selection, scored = run.selection, score(run, run.selection.known)
-    others = None if more is None else find_more(run, more, _testing_rows(run))
-    adds = others is not None and (others.is_alike or despite_shift)
-    if others is not None and adds:
-        scored = _joined(scored, others.scored)
+    others = None if more is None else find_more(run, more)
+    if others is not None:
+        scored = _joined(scored, others)
     known = scored.table
-    assessment = assess(run, scored, min_precision, guarantee, kind)
+    assessment = assess(
+        run, scored, min_precision, guarantee, kind, folder=more, despite_shift=despite_shift
+    )
     logits, values = assessment.logits, assessment.decide()
     unknown = assessment.evidence.unknown
     reason = why_nothing(run, min_precision)
@@ -93,7 +95,8 @@ def complete_run(
             tagged_images(assessment),
             other_splits(values[outside][unknown[outside]]),
             about_suspects(suspects, selection.known),
-            "" if others is None else others.describe(filled=adds),
+            *unlike_images(assessment, values),
+            more_images(assessment, len(selection.known)),
         ]
     return Completion(
         _full_table(selection.labels, Scored(known, scored.scores, scored.broken), values, logits),
@@ -104,15 +107,6 @@ def complete_run(
         [note for note in notes if note],
         find_doubtful(known, unknown & (values == 0), logits),
     )
-
-
-def _testing_rows(run: Run) -> NDArray[np.int64]:
-    """Images of a run with labels that test, or that could."""
-    selection = run.selection
-    if len(selection.reserved):
-        return selection.reserved
-    labels = selection.tested if selection.hidden is not None else evidence(selection.known)
-    return np.flatnonzero(np.diff(labels.cells.starts))
 
 
 def _joined(scored: Scored, more: Scored) -> Scored:
@@ -172,7 +166,10 @@ def _alternatives(
         return shares
     unknown = assessment.evidence.unknown
     for option, precision, other in _weaker_guarantees(assessment.precision, basis):
-        decided = assess(run, scored, precision, other, assessment.evidence.kind).decide()
+        tested = assessment.evidence.kind
+        decided = assess(
+            run, scored, precision, other, tested, likeness=assessment.likeness
+        ).decide()
         shares[option] = float(np.mean(decided[unknown] != 0))
         if precision < assessment.precision and shares[option] > share:
             break

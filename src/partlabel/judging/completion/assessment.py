@@ -1,6 +1,7 @@
 """The test of a run's scores on reserved labels: calibration and guarantees."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.special import expit
 
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.judging.completion.held_labels import Evidence, Kind, Scores, gather, populations
+from partlabel.judging.completion.likeness import Likeness, compare_images
 from partlabel.judging.scoring import Scored
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.calibration import Bins, Calibration, reliability
@@ -44,6 +46,7 @@ class Assessment:
         precision: the precision that is guaranteed.
         evidence: the labels that it rests on, and calibrated scores.
         scopes: the labels to fill in, by how they are tested.
+        likeness: how unlike images are to those whose labels test them.
         before, after: reliability on reserved labels, of raw and of calibrated scores.
         filled: share of the reserved labels that would have been filled in as present, as absent.
         expected: share of the reserved labels that calibrated scores expect to be present.
@@ -52,6 +55,7 @@ class Assessment:
     precision: float
     evidence: Evidence
     scopes: list[Scope]
+    likeness: Likeness
     before: Bins
     after: Bins
     filled: dict[int, float]
@@ -67,6 +71,11 @@ class Assessment:
         """Turns scores into probabilities."""
         return self.evidence.calibration
 
+    @property
+    def fillable(self) -> NDArray[np.bool_]:
+        """[n, C] the unknown cells, but for those of images that are unlike those that test."""
+        return self.evidence.unknown & ~self.likeness.left_out
+
     def decide(self) -> NDArray[np.int8]:
         """[n, C] the values of the unknown cells that are filled in; 0 for all other cells."""
         values = np.zeros(self.logits.shape, dtype=np.int8)
@@ -75,7 +84,7 @@ class Assessment:
             if scope.guarantees.unit == "image":
                 # fewer of the unknown labels are present where some presences are known already, so
                 # what was tested on other images holds for absent labels only
-                tagged = self.evidence.unknown & self.evidence.tagged[:, None]
+                tagged = self.fillable & self.evidence.tagged[:, None]
                 absent = scope.guarantees.decide(self.logits) == ABSENT
                 values[tagged & absent] = ABSENT
         return values
@@ -87,14 +96,21 @@ def assess(
     precision: float,
     basis: Basis | None = None,
     kind: Kind | None = None,
+    *,
+    folder: Path | None = None,
+    despite_shift: bool = False,
+    likeness: Likeness | None = None,
 ) -> Assessment:
     """Calibrate the scores of a run, and test thresholds on labels that no training saw.
 
     Args:
         run: a finished run.
-        scored: the scores of all images of the run.
+        scored: the scores of all images of the run, and of others after them.
         precision, basis: see :func:`guarantee.find_guarantees`.
         kind: see :func:`held_labels.gather`.
+        folder: of the images that the run was not given.
+        despite_shift: fill in labels of images that are unlike those that test.
+        likeness: of an earlier assessment of these scores; None to compare the images.
     """
     evidence = gather(run, scored, kind)
     first = None
@@ -102,9 +118,14 @@ def assess(
         first = Held(
             evidence.calibration.logits(evidence.choosing.scores), evidence.choosing.labels
         )
+    parts = populations(run.selection, evidence, run.settings.seed, scored.table)
+    if likeness is None:
+        unknown, tests = _tested_by_image(evidence, parts)
+        likeness = compare_images(run, scored, unknown, tests, folder, despite_shift=despite_shift)
+    left = ~likeness.left_out
     scopes = [
-        Scope(population, find_guarantees(first, population, precision, basis))
-        for population in populations(run.selection, evidence, run.settings.seed, scored.table)
+        Scope(part, find_guarantees(first, part, precision, basis))
+        for part in (replace(part, unknown=part.unknown & left) for part in parts)
     ]
     known = evidence.tested != 0
     present = evidence.tested[known] == PRESENT
@@ -115,6 +136,7 @@ def assess(
         precision,
         evidence,
         scopes,
+        likeness,
         reliability(scored.scores[known], present),
         reliability(expit(evidence.logits[known]), present),
         {
@@ -123,6 +145,19 @@ def assess(
         },
         expected_share(evidence.logits, known),
     )
+
+
+def _tested_by_image(
+    evidence: Evidence, parts: list[Population]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """[n, C] cells that labels of other images test, and where these labels are."""
+    nothing = np.zeros(evidence.unknown.shape, dtype=np.bool_)
+    for part in parts:
+        if part.unit == "image":
+            # absent labels of tagged images are filled in by the same tests
+            tagged = evidence.unknown & evidence.tagged[:, None]
+            return part.unknown | tagged, part.labels != 0
+    return nothing, nothing
 
 
 def assess_new_images(run: Run, scored: Scored, precision: float) -> tuple[Guarantees, Calibration]:

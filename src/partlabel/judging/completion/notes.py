@@ -7,6 +7,7 @@ from partlabel.base.errors import count, some
 from partlabel.judging.completion.assessment import Assessment, expected_share
 from partlabel.judging.completion.doubts import Suspect, most_common, share_wrong
 from partlabel.judging.completion.held_labels import Scores
+from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC, Comparison
 from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
 from partlabel.metrics.bounds import fewest, needed_labels
 from partlabel.training.out_of_fold import out_of_fold
@@ -14,6 +15,7 @@ from partlabel.training.reserving import evidence
 from partlabel.training.run import Run
 from partlabel.training.run_split import Selection
 
+_MOST_NAMED = 5  # origins that a message names
 _FOUND = 0.35  # share of the present labels that is expected beyond a threshold
 
 # A warning is given if two shares differ by all of these: a difference, a ratio, and a number of
@@ -61,7 +63,7 @@ def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
     """Which classes get no present label, why, and how many labels would change that."""
     precision, names = assessment.precision, selection.classes
     filled = assessment.decide()
-    wanting = assessment.evidence.unknown.any(axis=0) & ~(filled == PRESENT).any(axis=0)
+    wanting = assessment.fillable.any(axis=0) & ~(filled == PRESENT).any(axis=0)
     if not wanting.any():
         return ""
     chosen, tested = assessment.evidence.choosing.labels, assessment.evidence.tested
@@ -149,6 +151,56 @@ def tagged_images(assessment: Assessment) -> str:
         "label of these is filled in: their other labels are present less often than those of the "
         "images that test. Fully labelled images in a split 'holdout' change that"
     )
+
+
+def unlike_images(assessment: Assessment, values: NDArray[np.int8]) -> list[str]:
+    """How unlike images are to those whose labels test them: what is left out, and what is not.
+
+    Args:
+        values: [n, C] what is filled in.
+    """
+    likeness, notes = assessment.likeness, []
+    unlike = [one for one in likeness.comparisons if not one.is_alike]
+    limits = f"an AUC above {MOST_AUC}, or less than {LEAST_EFFECTIVE:.0%} of the images that test"
+    if unlike and likeness.left_out.any():
+        notes.append(
+            f"{count(int(likeness.left_out.sum()), 'unknown label')} are left out, because their "
+            f"images are unlike those that test: {_described(unlike)}. The limit is {limits}. "
+            "Label some of these images for all classes, or use --despite-shift"
+        )
+    elif unlike:
+        notes.append(
+            f"the guarantee does not hold for images that are unlike those that test: "
+            f"{_described(unlike)}"
+        )
+    alike = [
+        one
+        for one in likeness.comparisons
+        if one.is_alike and values[np.ix_(one.rows, one.classes)].any()
+    ]
+    if alike:
+        notes.append(
+            "labels of other images test these, as far as they are alike (an AUC of 0.5 means no "
+            f"difference): {_described(alike)}"
+        )
+    return notes
+
+
+def _described(comparisons: list[Comparison]) -> str:
+    texts = [one.describe() for one in comparisons[:_MOST_NAMED]]
+    more = len(comparisons) - len(texts)
+    return "; ".join(texts) + (f"; and {more:,} more" if more else "")
+
+
+def more_images(assessment: Assessment, own: int) -> str:
+    """How many images the label file does not mention; ``own`` is the number of those it does."""
+    unknown, fillable = assessment.evidence.unknown[own:], assessment.fillable[own:]
+    number = len(unknown)
+    if not number:
+        return ""
+    verb = "is" if number == 1 else "are"
+    done = "completed too" if fillable.any() or not unknown.any() else "not completed"
+    return f"{count(number, 'image')} that the label file does not mention {verb} {done}"
 
 
 def about_suspects(suspects: list[Suspect], known: LabelTable) -> str:

@@ -14,6 +14,7 @@ from scipy.special import expit
 from partlabel.base.files import atomic_group
 from partlabel.base.text_tables import html_table, text_table
 from partlabel.judging.completion.assessment import Assessment, Scope
+from partlabel.judging.completion.by_origin import OriginResult, results_by_origin
 from partlabel.judging.completion.doubts import Doubtful, Suspect
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.formats import write_labels
@@ -24,11 +25,16 @@ from partlabel.metrics.guarantee import Guarantee
 from partlabel.metrics.sampling import Basis, Unit, draw_sample
 
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
+DRAWN: dict[Unit | None, str] = {"cell": "label", "image": "image", None: ""}
 _DIGITS = {PRESENT: 1, ABSENT: 0}  # as in label files
 _GUARANTEE_COLUMNS = [
     *("class", "value", "filled", "rests_on", "classes", "drawn", "tested", "right"),
     *("at_least", "expected_at_least", "threshold", "recall_at_least"),
     *("prevalence_from", "prevalence_to"),
+]
+_ORIGIN_COLUMNS = [
+    *("origin", "images", "drawn", "classes", "unknown", "present", "absent", "tested", "right"),
+    *("tested_by", "testing_images", "auc", "effective_images", "alike"),
 ]
 _SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on", "asked", "checked"]
 _DOUBTFUL_COLUMNS = ["image", "class", "value", "score", "asked"]
@@ -145,7 +151,7 @@ class Completion:
     def save(
         self, path: str | os.PathLike[str], format: str = "cells", *, excel_safe: bool = False
     ) -> list[Path]:
-        """Write the table, and beside it the guarantees, suspects and doubtful labels.
+        """Write the table, and beside it the guarantees, suspects, doubtful labels and origins.
 
         Args:
             path: the file of the table.
@@ -153,15 +159,16 @@ class Completion:
             excel_safe: whether names in CSV files that a spreadsheet would run as formulas get an
                 apostrophe.
 
-        >>> [file.name for file in files_of("labels.csv")][1:]
-        ['labels.guarantees.csv', 'labels.suspects.csv', 'labels.doubtful.csv']
+        >>> [file.name for file in files_of("out.csv")][1:]
+        ['out.guarantees.csv', 'out.suspects.csv', 'out.doubtful.csv', 'out.origins.csv']
         """
         paths = files_of(path)
-        with atomic_group(paths) as (table, guarantees, suspects, doubtful):
+        with atomic_group(paths) as (table, guarantees, suspects, doubtful, origins):
             write_labels(self.table, table, format, shown_as=path, excel_safe=excel_safe)
             self._write_guarantees(guarantees, excel_safe)
             self._write_suspects(suspects, excel_safe)
             self._write_doubtful(doubtful, excel_safe)
+            self._write_origins(origins, excel_safe)
         return list(paths)
 
     def _write_guarantees(self, path: Path, excel_safe: bool) -> None:
@@ -180,7 +187,7 @@ class Completion:
                         int((decided[:, j] == value).sum()),
                         guarantee.basis,
                         len(guarantee.pool),
-                        "label" if scope.guarantees.unit == "cell" else "image",
+                        DRAWN[scope.guarantees.unit],
                         limit.tested,
                         limit.right,
                         f"{limit.precision:.4f}",
@@ -222,6 +229,30 @@ class Completion:
         ]
         write_delimited(path, _DOUBTFUL_COLUMNS, lines)
 
+    def _write_origins(self, path: Path, excel_safe: bool) -> None:
+        """One line per origin and way of testing, with the comparison of its images."""
+        results = results_by_origin(self.assessment)
+        lines = [
+            tuple(quoted(text, excel_safe=excel_safe) for text in origin_line(one))
+            for one in results
+        ]
+        write_delimited(path, _ORIGIN_COLUMNS, lines)
+
+
+def origin_line(one: OriginResult) -> list[str]:
+    """What is filled in in the images of an origin, and how it was tested, as text."""
+    numbers = one.classes, one.unknown, one.filled[PRESENT], one.filled[ABSENT]
+    line = [one.origin, str(one.images), DRAWN[one.drawn], *map(str, numbers)]
+    line += [str(one.tested), str(one.right)]
+    compared = one.comparison
+    if compared is None:
+        return [*line, *[""] * 5]
+    line += ["; ".join(compared.tested_by), str(compared.tests)]
+    if compared.shift is None:
+        return [*line, *[""] * 3]
+    alike = "yes" if compared.is_alike else "no"
+    return [*line, f"{compared.shift.auc:.3f}", f"{compared.effective:.1f}", alike]
+
 
 def recall_at_least(scope: Scope, j: int, value: int, guarantee: Guarantee) -> float:
     """Lower bound of the share of a class's labels of a value that are filled in.
@@ -241,11 +272,11 @@ def prevalence(scope: Scope, j: int) -> tuple[float, float]:
     return interval(present, int(sample.reserved.sum()))
 
 
-def files_of(path: str | os.PathLike[str]) -> tuple[Path, Path, Path, Path]:
-    """The files of a completion: the table, the guarantees, the suspects, the doubtful labels."""
+def files_of(path: str | os.PathLike[str]) -> tuple[Path, Path, Path, Path, Path]:
+    """The files of a completion: the table, guarantees, suspects, doubtful labels, origins."""
     table = Path(path)
-    guarantees, suspects, doubtful = (
+    guarantees, suspects, doubtful, origins = (
         table.with_name(f"{table.stem}.{what}.csv")
-        for what in ("guarantees", "suspects", "doubtful")
+        for what in ("guarantees", "suspects", "doubtful", "origins")
     )
-    return table, guarantees, suspects, doubtful
+    return table, guarantees, suspects, doubtful, origins

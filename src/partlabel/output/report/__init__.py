@@ -107,7 +107,7 @@ def _after_classes(
         all_scores(sample),
         *reliability_diagrams(assessment, sample.classes),
         *guarantees(assessment, sample.classes, reason),
-        *by_origin(assessment, run.selection.known),
+        *by_origin(assessment),
         *unknown_label_sections(sample),
         *pseudo_labels(sample),
         *treated_as_present(sample, artifacts.diary),

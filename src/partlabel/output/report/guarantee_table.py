@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 from scipy.special import expit
 
 from partlabel.base.errors import count
 from partlabel.judging.completion import Assessment
-from partlabel.labels import ABSENT, PRESENT, LabelTable
+from partlabel.judging.completion.by_origin import OriginResult, results_by_origin
+from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC
+from partlabel.judging.completion.result import DRAWN
+from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.guarantee import Guarantees
 from partlabel.metrics.guarantee_thresholds import Limit
 from partlabel.output.report.section import Section, listed, percent
 
-_DRAWN = {"cell": "label", "image": "image"}
 _VALUES = {PRESENT: ("present", "from"), ABSENT: ("absent", "up to")}
 
 
@@ -31,7 +32,7 @@ def guarantees(assessment: Assessment, classes: list[str], reason: str) -> list[
         row
         for scope in assessment.scopes
         for value in _VALUES
-        for row in _rows(scope.guarantees, value, classes, _DRAWN[scope.guarantees.unit])
+        for row in _rows(scope.guarantees, value, classes, DRAWN[scope.guarantees.unit])
     ]
     precision, filled = f"{100 * assessment.precision:g}%", assessment.filled
     caption = (
@@ -80,31 +81,39 @@ def _numbers(limit: Limit, value: int) -> list[str]:
     ]
 
 
-def by_origin(assessment: Assessment, known: LabelTable) -> list[Section]:
-    """What is filled in in the images of each origin, and how it was tested."""
-    if not len(known.origins):
+def by_origin(assessment: Assessment) -> list[Section]:
+    """What is filled in in the images of each origin, how it was tested, and on which images."""
+    results = results_by_origin(assessment)
+    if not any(one.comparison for one in results) and len(results) < 2:
         return []
-    decided, labels = assessment.decide(), known.dense()
-    drawn = {scope.guarantees.unit: scope.population.unknown for scope in assessment.scopes}
-    codes, cells = known.cells.origins_or_none(), known.cells
-    rows = []
-    for code, name in enumerate(["(no label)", *known.origins]):
-        images = np.zeros(len(known), dtype=np.bool_)
-        if code:
-            images[cells.rows[codes == code]] = True
-        else:
-            images[:] = ~(labels != 0).any(axis=1)
-        if not images.any():
-            continue
-        part = decided[images]
-        how = [_DRAWN[unit] for unit, unknown in drawn.items() if unknown[images].any()]
-        numbers = [int(images.sum()), int((labels[images] == 0).sum())]
-        numbers += [int((part == value).sum()) for value in (PRESENT, ABSENT)]
-        rows.append([name, *(f"{number:,}" for number in numbers), " and ".join(how) or "-"])
     caption = (
         "The images with labels of each origin, and those without any label. A guarantee by label "
         "holds for the labels that are filled in there. A guarantee by image was tested on labels "
-        "of other images, and holds if these images are alike."
+        "of other images, and holds if these images are alike. The AUC says how well a classifier "
+        "tells the images from those that test: 0.5 is not at all, 1 is always. The effective "
+        "number is how many of the images that test would be left if they were weighted to look "
+        f"like the others. With an AUC above {MOST_AUC}, or an effective number below "
+        f"{LEAST_EFFECTIVE:.0%}, `complete` fills in nothing without `--despite-shift`. Each row "
+        "also has the labels that test it, beyond their thresholds, and how many of them were "
+        "predicted correctly."
     )
-    header = ["origin", "images", "unknown", "filled in: present", "absent", "tested by"]
+    header = [
+        *("origin", "images", "classes", "unknown", "filled in: present", "absent"),
+        *("correct in the test", "tested by", "images that test", "effective", "AUC"),
+    ]
+    rows = [_origin_row(one) for one in results]
     return [Section("What is filled in, by origin", caption, header=header, rows=rows, words=True)]
+
+
+def _origin_row(one: OriginResult) -> list[str]:
+    numbers = one.images, one.classes, one.unknown, one.filled[PRESENT], one.filled[ABSENT]
+    row = [one.origin, *(f"{number:,}" for number in numbers)]
+    row += [f"{one.right:,} of {one.tested:,}", DRAWN[one.drawn] or "nothing"]
+    compared = one.comparison
+    if compared is None:
+        return [*row, "-", "-", "-"]
+    tests = f"{compared.tests:,} of {listed(compared.tested_by)}" if compared.tests else "-"
+    if compared.shift is None:
+        return [*row, tests, "-", "-"]
+    mark = "" if compared.is_alike else " (unlike)"
+    return [*row, tests, f"{compared.effective:,.0f}", f"{compared.shift.auc:.2f}{mark}"]

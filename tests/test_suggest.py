@@ -11,7 +11,7 @@ import partlabel
 from partlabel import LabelTable, read_labels, write_labels
 from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.judging.suggestion import Question
+from partlabel.judging.suggestion.questions import Question
 from partlabel.labels import CHOSEN, MODEL, RANDOM, simulate
 from partlabel.output.bench import Benchmark
 from partlabel.output.bench.round_tables import answers_needed, tables_of_rounds

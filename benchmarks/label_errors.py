@@ -58,8 +58,8 @@ def lists_of(table: LabelTable, images: Path, seed: int, budget: str) -> dict[st
     given = np.array([[column in present for column in classes] for present in data["labels"]])
     return {
         "cleanlab": ranked(get_label_quality_scores_per_class(data["labels"], probabilities), data),
-        "suspects of `complete`": [(one.image, one.name) for one in suspects],
-        "held-out probability of the label": ranked(
+        "suspects of complete": [(one.image, one.name) for one in suspects],
+        "probability of the label itself": ranked(
             np.where(given, probabilities, 1 - probabilities), data
         ),
     }

@@ -38,6 +38,20 @@ def test_inspect(labels: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert result["notes"]["format"] == "csv"
 
 
+def test_inspect_counts_one_split_on_request(
+    labels: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(labels)]) == 0
+    assert "--split NAME counts one" in out(capsys)
+    assert main(["inspect", str(labels), "--split", "test", "--json"]) == 0
+    result = json.loads(out(capsys))
+    assert (result["images"], result["classes"][0]["unknown"]) == (10, 0)
+    counted = result["classes"][0]["present"] + result["classes"][0]["absent"]
+    assert counted == 10
+    assert main(["inspect", str(labels), "--split", "tset"]) == 2
+    assert "did you mean 'test'" in capsys.readouterr().err
+
+
 def test_inspect_reports_contradictions_where_convert_stops(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

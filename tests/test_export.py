@@ -184,6 +184,25 @@ def test_tested_decisions_are_what_reserved_labels_show(tmp_path: Path) -> None:
     assert found
 
 
+def test_a_run_of_auto_says_what_would_give_its_decisions_a_guarantee(tmp_path: Path) -> None:
+    """All labels are known, so none is reserved; with the share that is proposed, some are."""
+    generator = np.random.default_rng(0)
+    labels = np.where(generator.random((400, 3)) < 0.4, 1, -1)
+    vectors = labels + generator.normal(0, 0.5, labels.shape)
+    ids = [f"{n:03}" for n in range(400)]
+    np.savez(tmp_path / "v.npz", ids=np.array(ids), vectors=vectors.astype(np.float32))
+    table = LabelTable(ids, ["a", "b", "c"], labels)
+    settings: dict[str, Any] = {"features": tmp_path / "v.npz", "budget": 3, "folds": 3}
+    run = partlabel.train(table, out=tmp_path / "run", **settings)
+    assert "models of the folds of `auto`, not this one" in final_decisions(run).without
+    assert "--reserve 0.2" in final_decisions(run).without
+    decisions = final_decisions(
+        partlabel.train(table, out=tmp_path / "again", reserve=0.2, **settings)
+    )
+    assert decisions.guaranteed
+    assert not decisions.on_new_images
+
+
 def test_decisions_without_a_test_follow_the_probability(run: Run, home: Path) -> None:
     decisions = final_decisions(run, 0.8, tested=False)
     calibration = partlabel.load(run).calibration

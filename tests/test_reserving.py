@@ -179,3 +179,16 @@ def test_a_shift_is_an_effect_and_not_a_number_of_images() -> None:
         other = measure_shift(rng.normal(size=(images, 40)), moved)
         assert other.auc > 0.9
         assert other.effective < same.effective
+
+
+def test_a_share_is_also_reserved_of_classes_of_which_all_labels_are_known() -> None:
+    """Nothing is to be filled in there, but reserved labels can test a model that is exported."""
+    selection = select(FULL, Settings(method="bce", reserve=0.2))
+    number = selection.tested.counts()
+    assert (number.present + number.absent == 400).all()
+    assert select(FULL, Settings(method="bce")).hidden is None
+    labels = FULL.dense()
+    labels[::2, 0] = 0
+    partly = select(LabelTable(FULL.ids, FULL.classes, labels), Settings(method="bce", reserve=0.2))
+    number = partly.tested.counts()
+    assert (number.present + number.absent).tolist() == [200] + [400] * 5

@@ -163,7 +163,12 @@ def test_status_says_what_is_reviewed(client: TestClient) -> None:
     assert status["ready"] is True
     assert (status["images"], status["classes"], status["reviewer"]) == (60, 3, "Ada")
     assert "cells" in status["formats"]
-    assert "doubtful" in status["orders"]
+    assert status["orders"][:2] == ["useful", "doubtful"]  # the first is shown first
+    plain, by_name = (
+        client.post("/api/board", json={"name": "red", "size": 8, **more}).json()["cells"]
+        for more in ({}, {"order": "useful"})
+    )
+    assert [cell["row"] for cell in plain] == [cell["row"] for cell in by_name]
 
 
 def test_a_verdict_is_kept_and_undone(client: TestClient) -> None:
@@ -331,7 +336,9 @@ def test_a_run_without_features_says_that_it_does_not_learn(tmp_path: Path) -> N
         tmp_path, replace(base, features=None, learns="It trained its backbone.")
     )
     client = TestClient(make_app(session, "Ada"))
-    assert client.get("/api/status").json()["not_learning"] == "It trained its backbone."
+    status = client.get("/api/status").json()
+    assert status["not_learning"] == "It trained its backbone."
+    assert status["orders"][0] == "doubtful"
     assert client.post("/api/acts", json=act(0, 1)).status_code == 200
     request = {"name": "red", "order": "similar", "examples": [1]}
     answer = client.post("/api/board", json=request)

@@ -11,7 +11,7 @@ import partlabel
 from partlabel import LabelTable, read_labels, write_labels
 from partlabel.base.errors import InputError
 from partlabel.cli import main
-from partlabel.judging.suggestion import Question
+from partlabel.judging.suggestion.questions import Question
 from partlabel.labels import CHOSEN, MODEL, RANDOM, simulate
 from partlabel.output.bench import Benchmark
 from partlabel.output.bench.round_tables import answers_needed, tables_of_rounds
@@ -233,7 +233,7 @@ rounds:
 """
 
 
-def test_rounds(folder: Path, tmp_path: Path) -> None:
+def test_rounds(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "spec.yaml").write_text(SPEC)
     out = tmp_path / "out"
 
@@ -247,6 +247,7 @@ def test_rounds(folder: Path, tmp_path: Path) -> None:
         )
 
     lines = bench(False).results
+    assert "epoch" not in capsys.readouterr().err
     assert [line.get("error") for line in lines] == [None] * len(lines)
     by_way = {way: [one for one in lines if one["method"] == way] for way in ("random", "ours")}
     for own in by_way.values():

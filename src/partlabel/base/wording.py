@@ -15,7 +15,7 @@ _in_command = False
 _FLAGS = {  # options without a value
     *("cache-pixels", "compile", "decay-all", "despite-shift", "drop-empty", "estimates"),
     *("excel-safe", "landscape", "only-labelled", "overwrite", "own-thresholds", "reserved"),
-    *("resume", "single", "split-duplicates", "strict", "tensorboard"),
+    *("quiet", "resume", "single", "split-duplicates", "strict", "tensorboard"),
 }
 _ARGUMENTS = {
     "for": "goal",

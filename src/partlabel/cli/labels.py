@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -60,6 +61,10 @@ def inspect(
     every_class: Annotated[
         bool, typer.Option("--all", help="Show all classes, not only the first 40.")
     ] = False,
+    split: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Count the labels of this split only. (default: of all images)"),
+    ] = None,
     as_json: Json = False,
     *,
     reading: "ReadOptions",
@@ -73,8 +78,11 @@ def inspect(
     from partlabel.output import display
 
     content = formats.read_with(labels, reading, strict=False)
+    part = None if split is None else content.table.split(split)
     with terminal.progress("checking images", show=images is not None) as progress:
         result = inspection.inspect(content.table, content.notes, images, progress)
+    if part is not None:
+        result = replace(inspection.inspect(part, content.notes), files=result.files)
     if as_json:
         typer.echo(json.dumps({"path": str(labels), **result.as_json()}, indent=1))
     else:

@@ -17,6 +17,7 @@ from partlabel.judging.scoring import score
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.calibration import Calibration, logits
 from partlabel.metrics.guarantee import Guarantee
+from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
 
 Floats = NDArray[np.float64]
@@ -96,7 +97,7 @@ def final_decisions(run: Run, min_precision: float = 0.95, *, tested: bool = Tru
         return untested(run, min_precision, "it was not tested, as asked for")
     reason = why_nothing(run, min_precision)
     if not reason and not len(run.selection.reserved) and run.selection.hidden is None:
-        reason = "no label was reserved to test the final model; train with --reserve 0.2"
+        reason = _nothing_reserved(run)
     if reason:
         return untested(run, min_precision, reason.removeprefix("nothing is filled in: "))
     guarantees, line = assess_new_images(run, score(run, run.selection.known), min_precision)
@@ -117,6 +118,17 @@ def final_decisions(run: Run, min_precision: float = 0.95, *, tested: bool = Tru
         [{PRESENT: one, ABSENT: other} for one, other in pairs],
         "",
         bool(len(run.selection.reserved)),
+    )
+
+
+def _nothing_reserved(run: Run) -> str:
+    """Why the final model has no test, and what gives it one."""
+    why = "no label was reserved to test this model"
+    if out_of_fold(run) is not None:
+        why += ": `complete` tests the models of the folds of `auto`, not this one"
+    return (
+        f"{why}. For a guarantee, give some hundred labelled images the split 'holdout' before the "
+        "training, or train with --reserve 0.2"
     )
 
 

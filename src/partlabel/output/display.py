@@ -175,6 +175,8 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     """Findings in an inspection, one line each."""
     if inspection.splits:
         yield split_line(inspection.splits)
+    if len(inspection.splits) > 1:
+        yield "  the table counts all of them together; --split NAME counts one"
     yield f"images without known labels: {inspection.nothing_known:,}"
     if inspection.not_evaluable:
         yield f"classes that cannot be evaluated: {len(inspection.not_evaluable):,}"

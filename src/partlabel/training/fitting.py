@@ -71,7 +71,7 @@ def train_into(
         labels_hash = file_hash(run.folder / "labels.arrow")
         record = record.model_copy(update={"labels_file": labels_hash})
     run.write(record)
-    with watch(run, tensorboard=run.execution.tensorboard) as monitor:
+    with watch(run) as monitor:
         monitor.note(_describe(selection))
         for note in notes:
             monitor.note(note)

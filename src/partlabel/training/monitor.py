@@ -1,5 +1,6 @@
 """The progress of a training: progress bars in a terminal, and one line per epoch."""
 
+import math
 import sys
 import time
 import warnings
@@ -26,10 +27,13 @@ class Monitor:
         run: the run, which keeps the log.
         board: TensorBoard's writer; None for none.
         name: printed before each line of an epoch.
+        quiet: whether to print neither epochs nor notes.
     """
 
-    def __init__(self, bar: Progress, run: Run, board: Any, name: str = "") -> None:
-        self.bar, self.run, self.board, self.name = bar, run, board, name
+    def __init__(
+        self, bar: Progress, run: Run, board: Any, name: str = "", *, quiet: bool = False
+    ) -> None:
+        self.bar, self.run, self.board, self.name, self.quiet = bar, run, board, name, quiet
         self.epochs_bar = bar.add_task(f"{name} epochs".strip(), total=None)
         self.steps_bar = bar.add_task("", total=None)
         self.epochs, self.steps, self.images, self.started = 0, 1, 0, time.monotonic()
@@ -52,7 +56,8 @@ class Monitor:
 
     def end(self, record: dict[str, Any]) -> None:
         """Print the main figures of an epoch, and log all of them to TensorBoard."""
-        self.bar.console.print("  ".join([self.name, *self._words(record)]).strip())
+        if not self.quiet:
+            self.bar.console.print("  ".join([self.name, *self._words(record)]).strip())
         if self.board is not None:
             for name, value in record.items():
                 self.board.add_scalar(name, value, record["epoch"])
@@ -63,9 +68,9 @@ class Monitor:
         if record["stage"] > 1:
             yield f"stage {record['stage']}"
         for name, value in record.items():
-            if name in _SCORES:
+            if name in _SCORES and not math.isnan(value):
                 yield f"{_SCORES[name]} {100 * value:.2f}"
-            elif name not in _UNPRINTED:
+            elif name not in _UNPRINTED | _SCORES.keys():
                 yield f"{name} {value:.4g}"
         yield f"{record['images_per_second']:,.0f} images/s"
 
@@ -75,11 +80,12 @@ class Monitor:
 
     def note(self, message: str) -> None:
         """Print a message."""
-        self.bar.console.print(worded(message), markup=False)
+        if not self.quiet:
+            self.bar.console.print(worded(message), markup=False)
 
     def member(self, run: Run) -> "Monitor":
         """The monitor of another member of an ensemble."""
-        return Monitor(self.bar, run, None, name=f"member {run.folder.name}")
+        return Monitor(self.bar, run, None, name=f"member {run.folder.name}", quiet=self.quiet)
 
     def warn(self, message: str) -> None:
         """Issue a warning, once per ensemble."""
@@ -89,9 +95,10 @@ class Monitor:
 
 
 @contextmanager
-def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Monitor]:
+def watch(run: Run) -> Iterator[Monitor]:
     """A monitor of a run, which shows its progress within the ``with`` block."""
-    board = need_tensorboard()(run.folder / "tensorboard") if tensorboard else None
+    execution = run.execution
+    board = need_tensorboard()(run.folder / "tensorboard") if execution.tensorboard else None
     try:
         with Progress(
             TextColumn("{task.description}"),
@@ -102,7 +109,7 @@ def watch(run: Run, *, tensorboard: bool = False) -> Iterator[Monitor]:
             transient=True,
             disable=not sys.stderr.isatty(),
         ) as bar:
-            yield Monitor(bar, run, board)
+            yield Monitor(bar, run, board, quiet=execution.quiet)
     finally:
         if board is not None:
             board.close()

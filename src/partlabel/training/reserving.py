@@ -245,7 +245,8 @@ def numbers_to_reserve(
     Args:
         known, unknown: [G, C] labels that may test, and unknown ones.
         rates: [C] the share of labels that are present.
-        share: of the known labels to reserve; None to compute it.
+        share: of the known labels to reserve, also of a class of which all are known; None to
+            compute it.
         alone: [G] groups whose labels test their own unknown ones; None for all.
     """
     total = known.sum(axis=0)
@@ -255,10 +256,11 @@ def numbers_to_reserve(
         ratio = _needed() / max(expected, 1.0)
         number = np.minimum(ratio * wanted, _MOST * total)
     else:
-        number = share * total * (unknown.sum(axis=0) > 0)
+        number = share * total
     # labels of a group test its unknown labels first; the rest test those of groups without labels
     own = np.where((known > 0) & (True if alone is None else alone[:, None]), unknown, 0)
     weight = own + known * ((unknown - own).sum(axis=0) / np.maximum(total, 1))
+    weight = np.where(unknown.any(axis=0), weight, known)  # these test the model alone
     spread = number * weight / np.maximum(weight.sum(axis=0), 1e-12)
     numbers = np.minimum(np.round(spread), (1 - _PILOT) * known).astype(np.int64)
     # fewer labels cannot show anything, so they had better be trained on

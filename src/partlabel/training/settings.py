@@ -324,3 +324,6 @@ class Execution(BaseModel):
         False, "Execution", "An unreadable image is an error, before training starts."
     )
     tensorboard: bool = _setting(False, "Execution", "Also log to RUN/tensorboard.")
+    quiet: bool = _setting(
+        False, "Execution", "Print no lines of epochs and notes; the run keeps the log."
+    )

@@ -78,7 +78,7 @@ def train(
             (``unlisted="unknown"``), see :class:`ReadOptions`.
         settings: any field of :class:`Settings` (``method="em"``, ``frozen="all"``, ``lr=1e-3``) or
             :class:`Execution` (``device``, ``compile``, ``cache``, ``workers``, ``cache_pixels``,
-            ``strict``, ``tensorboard``).
+            ``strict``, ``tensorboard``, ``quiet``).
 
     Returns:
         The run; ``partlabel.load(out)`` gives its classifier.

@@ -36,10 +36,10 @@ def information_weights(logits: Floats) -> Floats:
     return np.asarray(expit(logits) * expit(-logits))
 
 
-def posterior_of(known: KnownCells, features: FeaturesOf) -> Posterior:
-    """The posterior of a class, from those of its known labels that weigh most."""
+def posterior_of(known: KnownCells, features: FeaturesOf, most: int = _MOST_KNOWN) -> Posterior:
+    """The posterior of a class, from those of its known labels that weigh most, at most so many."""
     weights = information_weights(known.logits)
-    used = np.argsort(-weights, kind="stable")[:_MOST_KNOWN]
+    used = np.argsort(-weights, kind="stable")[:most]
     return Posterior(features(known.rows[used]), weights[used])
 
 
@@ -50,6 +50,7 @@ def most_informative(
     number: int,
     *,
     lean: bool = False,
+    lists: tuple[int, int] | None = None,
 ) -> Chosen:
     """The cells of a class to ask for, in the order of their choice.
 
@@ -60,14 +61,17 @@ def most_informative(
         number: of cells to choose.
         lean: whether information about cells that are likely present is worth more: in proportion
             to their probability.
+        lists: number of cells whose variance is computed, and of those whose covariance is; by
+            default in proportion to the number to choose.
     """
+    lengths = lists or (max(_LONG * number, _LEAST_LONG), max(_SHORT * number, _LEAST_SHORT))
     value = expit(cells.logits) if lean else np.ones(len(cells.logits))
     weights = information_weights(cells.logits)
-    long = _highest(weights * value, max(_LONG * number, _LEAST_LONG))
+    long = _highest(weights * value, lengths[0])
     gains = value[long] * np.log1p(
         weights[long] * posterior.of(features(cells.rows[long])).variance
     )
-    short = long[_highest(gains, max(_SHORT * number, _LEAST_SHORT))]
+    short = long[_highest(gains, lengths[1])]
     logits = posterior.of(features(cells.rows[short]))
     chosen = choose_spread(logits, weights[short], number, value[short])
     return Chosen(short[chosen.positions], chosen.gains)

@@ -270,7 +270,7 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
         )
     # the method's table has no rows of other splits, so that no test label can be used
     rows = usable_rows(labels, spec, setup.groups)
-    settings: dict[str, Any] = {"seed": cell.seed, "split": spec.split, "reserve": 0}
+    settings: dict[str, Any] = {"seed": cell.seed, "split": spec.split, "reserve": 0, "quiet": True}
     settings["split_duplicates"] = True  # they are found once, for all trainings
     if setup.groups.groups:
         settings["group"] = str(setup.groups_file)

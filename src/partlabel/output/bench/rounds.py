@@ -19,9 +19,10 @@ import numpy as np
 from partlabel.base.errors import count
 from partlabel.base.files import atomic_file
 from partlabel.judging.scoring import evaluate_run
-from partlabel.judging.suggestion import PRECISION, Question, suggest_run
 from partlabel.judging.suggestion.drawn import find_zone, guarantee_of
+from partlabel.judging.suggestion.questions import Question
 from partlabel.judging.suggestion.scored_training import score_training
+from partlabel.judging.suggestion.suggesting import PRECISION, suggest_run
 from partlabel.labels import CHOSEN, PRESENT, RANDOM, Details, LabelTable, simulate
 from partlabel.labels.cells import from_triples
 from partlabel.output.bench.jobs import Setup, end_with, use_threads
@@ -75,7 +76,8 @@ def run_rounds(setup: Setup, say: Callable[[str], object]) -> list[Result]:
     ]
     starts = {campaign.start: campaign for campaign in campaigns}
     say(f"labelling in rounds: {count(len(campaigns), 'campaign')}")
-    _in_processes(setup, _first_model, list(starts.values()))
+    for _ in _in_processes(setup, _first_model, list(starts.values())):
+        pass
     results: dict[str, list[Result]] = {}
     for number, (name, lines) in enumerate(_in_processes(setup, _run_campaign, campaigns), start=1):
         results[name] = lines
@@ -87,13 +89,16 @@ def _in_processes(
     setup: Setup,
     work: Callable[[Setup, Campaign], list[Result]],
     campaigns: list[Campaign],
-) -> list[tuple[str, list[Result]]]:
+) -> Iterator[tuple[str, list[Result]]]:
     """The results of campaigns as they are finished, in this process or in several."""
     if setup.jobs == 1:
-        return [(campaign.name, work(setup, campaign)) for campaign in campaigns]
+        for campaign in campaigns:
+            yield campaign.name, work(setup, campaign)
+        return
     with ProcessPoolExecutor(setup.jobs, get_context("spawn"), end_with, (os.getpid(),)) as pool:
         futures = {pool.submit(work, setup, campaign): campaign for campaign in campaigns}
-        return [(futures[future].name, future.result()) for future in as_completed(futures)]
+        for future in as_completed(futures):
+            yield futures[future].name, future.result()
 
 
 def _outcome(lines: list[Result]) -> str:
@@ -123,6 +128,7 @@ def _train(setup: Setup, labels: LabelTable, folder: Path, seed: int) -> Run:
     entry = spec.methods[0]
     settings: dict[str, Any] = {"seed": seed, "split": spec.split, "drop_empty": True}
     settings["reserve"] = 0  # answers to questions drawn at random test
+    settings["quiet"] = True
     settings |= spec.settings | entry.settings
     return train(
         labels,

@@ -73,7 +73,7 @@ def build_report(
         figures=headline_figures(sample, result),
         about=about_headline(sample, result),
         training=[
-            tried_candidates(run) if run.record.members else training_curves(run),
+            *([] if run.record.members else [training_curves(run)]),
             *known_positives(sample),
         ],
         classes=class_rows(sample.classes, result.evaluation, thresholds),
@@ -85,12 +85,18 @@ def build_report(
         suspects=tiles,
         suspects_about=tiles_about,
         examples=example_images(sample, assessment),
+        tried=[tried_candidates(run)] if run.record.members else [],
         settings=list(effective(settings).items()),
     )
     path = run.folder / "report.html"
     with atomic_file(path) as stream:
         stream.write(page.encode())
     return path
+
+
+def _curves(run: Run) -> list[Section]:
+    """The curves of a training; a run of ``auto`` has many, and says further down what it tried."""
+    return [] if run.record.members else [training_curves(run)]
 
 
 def _after_classes(

@@ -18,6 +18,7 @@ from partlabel.output.review.judged_labels import JudgedLabels
 from partlabel.output.review.opinions import Opinions
 from partlabel.output.review.orders import ORDERS, ClassLabels, OrderName, first
 from partlabel.output.review.review_labels import Rows
+from partlabel.output.review.useful import most_useful
 from partlabel.output.review.verdict_journal import Journal
 from partlabel.output.review.verdicts import Value
 
@@ -116,8 +117,6 @@ class Desk(JudgedLabels):
         answered = set(self.standings.images(name))
         is_done = all(self.images[row] in answered for row in rows)
         if is_done or fitted is not self.learned.get(name):
-            from partlabel.output.review.useful import most_useful
-
             training = self.training(name)
             open_rows = np.flatnonzero((self.known(name) == 0) & ~np.isnan(scores))
             open_rows = np.setdiff1d(open_rows, training.rows)

@@ -4,7 +4,7 @@ from fastapi import FastAPI
 
 from partlabel.labels.formats import FORMATS
 from partlabel.output.review import messages
-from partlabel.output.review.orders import ORDERS
+from partlabel.output.review.orders import ORDERS, OrderName
 from partlabel.output.review.review_progress import class_progress, speeds
 from partlabel.output.review.route_parameters import PROBLEMS, Filter, Limit, Start
 from partlabel.output.review.session import Session
@@ -36,6 +36,8 @@ def add_state(app: FastAPI, session: Session, reviewer: str) -> None:
             result.fits = 0 if background is None else background.fits
             result.learning = "" if background is None else background.now
             result.not_learning = session.why_not_learning()
+            if desk.opinions.features is None:  # the same as the doubtful ones
+                result.orders.remove(OrderName.USEFUL)
         return result
 
     @app.get("/api/changes", responses=PROBLEMS)

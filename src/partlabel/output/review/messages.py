@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from partlabel.base.terminal import printable
 from partlabel.output.review.cell_view import CellView
+from partlabel.output.review.orders import OrderName
 from partlabel.output.review.review_progress import ClassProgress, Speed
 from partlabel.output.review.verdicts import Value
 
@@ -70,7 +71,7 @@ class BoardRequest(Request):
     """Asks for the next labels of a class, or for those of given images."""
 
     name: Name
-    order: Text = "doubtful"
+    order: Text = OrderName.USEFUL
     size: Annotated[int, Field(ge=1, le=200)] = 24
     seen: Annotated[list[Row], Field(max_length=20_000)] = []
     random: Annotated[int, Field(ge=0, le=200)] = 0

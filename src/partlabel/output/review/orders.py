@@ -1,7 +1,7 @@
 """The orders in which a board shows the labels of a class.
 
 An order is a function of the labels of one class. To add one, for example by expected gain, write
-such a function and add it to ``ORDERS``.
+such a function and add it to ``ORDERS``. The first one is the default.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ Priority = NDArray[np.float64]
 class OrderName(StrEnum):
     """The orders of a board."""
 
-    DOUBTFUL = "doubtful"
     USEFUL = "useful"
+    DOUBTFUL = "doubtful"
     LIKELY = "likely"
     FILLED = "filled"
     SUSPECTS = "suspects"
@@ -103,8 +103,8 @@ def similar(labels: ClassLabels) -> Priority:
 
 
 ORDERS: dict[str, Order] = {
-    OrderName.DOUBTFUL: doubtful,
     OrderName.USEFUL: useful,
+    OrderName.DOUBTFUL: doubtful,
     OrderName.LIKELY: likely,
     OrderName.FILLED: filled,
     OrderName.SUSPECTS: suspects,

@@ -16,7 +16,7 @@ const ORDERS = {
 };
 const ONE_RANDOM_IN = 6;
 
-const settings = { order: "doubtful", random: true }; // stay when the class changes
+const settings = { order: null, random: true }; // stay when the class changes; null: the first order
 const remembered = new Map(); // the pages of each class and order, so that one can go back
 
 export class Board {
@@ -26,7 +26,7 @@ export class Board {
     this.refreshClasses = refreshClasses;
     this.tiles = new Tiles({ onOpen: (cell) => openPicture(cell.row) });
     this.openPicture = openPicture;
-    this.order = settings.order;
+    this.order = settings.order || state.status.orders[0];
     this.examples = [];
     this.text = "";
     this.fits = state.fits;
@@ -52,7 +52,7 @@ export class Board {
   }
 
   tools() {
-    const orders = ["doubtful", ...state.status.orders.filter((one) => one !== "doubtful"), "search"];
+    const orders = [...state.status.orders, "search"];
     const choice = h(
       "select",
       { id: "order", "aria-label": "Order", onchange: (event) => this.setOrder(event.target.value) },
@@ -98,7 +98,7 @@ export class Board {
   setOrder(order, examples = []) {
     this.order = order;
     this.examples = examples;
-    settings.order = ["similar", "search"].includes(order) ? "doubtful" : order;
+    settings.order = ["similar", "search"].includes(order) ? null : order;
     document.activeElement?.blur();
     this.open();
   }
@@ -122,7 +122,7 @@ export class Board {
     const size = this.size();
     const request = {
       name: this.name,
-      order: this.order === "search" ? "doubtful" : this.order,
+      order: this.order === "search" ? state.status.orders[0] : this.order,
       size,
       seen: pages.seen.slice(-20000),
       random: settings.random && this.order !== "search" ? Math.ceil(size / ONE_RANDOM_IN) : 0,

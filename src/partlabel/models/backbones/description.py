@@ -16,6 +16,7 @@ from partlabel.models.backbones.networks import (
     native_size,
     why_not,
 )
+from partlabel.models.backbones.own_classifier import own_classes
 from partlabel.models.backbones.packaged import PACKAGED, is_packaged
 
 
@@ -60,8 +61,14 @@ def describe(name: str, size: int | None = None) -> Description:
             "--unfreeze last": _trained_part(name, size),
             "images": f"mean {mean}, std {std}, resized by {backbone.interpolation}",
             "weights": _weights(name),
+            "own classes": _own_classes(name),
         },
     )
+
+
+def _own_classes(name: str) -> str:
+    number = own_classes(name)
+    return f"{number:,}, which --own-classes adds to the features" if number else "none"
 
 
 def _numbers(scale: Tensor) -> str:

@@ -76,6 +76,38 @@ def test_a_good_teacher_helps_its_class_and_a_useless_one_is_ignored(
     assert "never used as labels" in page
 
 
+def test_a_teacher_that_was_trained_on_the_labels_is_noticed(data: NDArray[np.bool_]) -> None:
+    """The scores of a run on its own labels, made sharper: it repeats what it was told."""
+    table = partlabel.read_labels("labels.csv").split("train")
+    draw = np.random.default_rng(1)
+    told = 3.0 * table.dense() + draw.normal(size=table.shape)
+    write_scores("pupil.csv", list(table.ids), dict(zip(CLASSES, told.T, strict=True)))
+    with pytest.warns(PartlabelWarning, match="pupil.csv: .* almost without error .AUC 100"):
+        partlabel.train("labels.csv", out="run", teachers=["pupil.csv"], **SETTINGS)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*almost without error")
+        partlabel.train("labels.csv", out="fair", teachers=["good.csv"], **SETTINGS)
+
+
+def test_the_area_is_that_of_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    metrics: Any = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(3)
+    scores, labels = draw.normal(size=(50, 2)).round(1), draw.integers(-1, 2, (50, 2))
+    ids = [f"i{n}" for n in range(50)]
+    table = LabelTable(ids, ["a", "b"], labels)
+    write = {"a": scores[:, 0], "b": scores[:, 1]}
+    write_scores("t.csv", ids, write)
+    found = TeacherScores([read_teacher(Path("t.csv"))], table).separations(table)[0]
+    known = [labels[:, j] != 0 for j in range(2)]
+    areas = [
+        metrics.roc_auc_score(labels[own, j] > 0, scores[own, j]) for j, own in enumerate(known)
+    ]
+    weights = (labels == 1).sum(axis=0)
+    assert found.area == pytest.approx(np.average(areas, weights=weights))
+    assert found.present == weights.sum()
+
+
 def test_guarantees_are_given_with_teachers_too(data: NDArray[np.bool_]) -> None:
     run = partlabel.train("labels.csv", out="run", teachers=["good.csv"], **SETTINGS)
     with warnings.catch_warnings():  # some classes may have too few reserved images

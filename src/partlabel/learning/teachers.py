@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.stats import rankdata
 
 from partlabel.base.errors import FileError, count, some
 from partlabel.base.files import atomic_file
@@ -26,6 +28,10 @@ _IMAGE = ("image", "ImageID", "id", "filename", "file", "path")
 _CLASS = ("class", "LabelName", "label", "category")
 _LOGIT = ("logit",)
 _PROBABILITY = ("score", "probability", "Confidence")
+_TOO_GOOD, _ENOUGH = (
+    0.995,
+    20,
+)  # area under the ROC curve, and known present labels to measure it on
 _CERTAIN = 1e-4  # a probability is taken to be at least this, and at most 1 minus this
 
 Numbers = NDArray[np.float64]
@@ -219,3 +225,45 @@ class TeacherScores:
             means.append(mean)
             deviations.append(np.sqrt(np.where(variance > 1e-8, variance, 1.0)))
         return np.array(means), np.array(deviations)
+
+    def separations(self, table: LabelTable) -> list["Separation"]:
+        """How well each teacher tells known present labels of a table from absent ones."""
+        result = []
+        for logits, known in zip(self._logits, self._known, strict=True):
+            both = known.multiply(table.matrix).tocoo()
+            scores, present = np.asarray(logits[both.row, both.col]).ravel(), both.data > 0
+            areas, weights = [], []
+            for j in np.unique(both.col):
+                area = _area(scores[both.col == j], present[both.col == j])
+                if not math.isnan(area):
+                    areas.append(area)
+                    weights.append(int(present[both.col == j].sum()))
+            area = float(np.average(areas, weights=weights)) if areas else math.nan
+            result.append(Separation(area, sum(weights)))
+        return result
+
+
+def _area(scores: Numbers, present: NDArray[np.bool_]) -> float:
+    """The area under the ROC curve; NaN unless there are present and absent labels."""
+    number, others = int(present.sum()), int((~present).sum())
+    if not number or not others:
+        return math.nan
+    mean_rank = rankdata(scores)[present].mean()
+    return float((mean_rank - (number + 1) / 2) / others)
+
+
+class Separation(NamedTuple):
+    """How well a teacher knows the known labels.
+
+    Args:
+        area: under its ROC curve, mean over the classes, weighted by their present labels.
+        present: known present labels with a score.
+    """
+
+    area: float
+    present: int
+
+    @property
+    def too_good(self) -> bool:
+        """Whether it separates the labels as only a model does that was trained on them."""
+        return self.present >= _ENOUGH and self.area >= _TOO_GOOD

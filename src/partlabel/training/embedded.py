@@ -123,3 +123,16 @@ def describe_evidence(scores: TeacherScores, images: int) -> str:
         for teacher, number in zip(scores.teachers, scores.covered().tolist(), strict=True)
     ]
     return f"teachers: {'; '.join(parts)}"
+
+
+def warn_of_pupils(scores: TeacherScores, table: LabelTable, warn: Callable[[str], object]) -> None:
+    """Warn of teachers that seem to have been trained on the labels that they are to help with."""
+    for teacher, found in zip(scores.teachers, scores.separations(table), strict=True):
+        if found.too_good:
+            labels = count(found.present, "known present label")
+            warn(
+                f"{teacher.path.name}: its scores tell {labels} from absent ones almost without "
+                f"error (AUC {100 * found.area:.1f}%). If it was trained on these labels, the "
+                "validation figures and the guarantees of this run are worthless: use a teacher "
+                "that has not seen them"
+            )

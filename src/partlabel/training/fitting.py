@@ -28,6 +28,7 @@ from partlabel.training.devices import find_device, make_fabric
 from partlabel.training.embedded import (
     describe_evidence,
     embedded_inputs,
+    warn_of_pupils,
 )
 from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
@@ -151,6 +152,7 @@ def _fit(
         evidence = TeacherScores(run.teachers, table)
         _standardise(model, evidence, table.subset(np.arange(train_images)))
         monitor.note(describe_evidence(evidence, len(rows)))
+        warn_of_pupils(evidence, truth, monitor.warn)
         inputs = EvidenceInputs(inputs, evidence)
     examples = (
         Examples(table, inputs, np.arange(train_images)),

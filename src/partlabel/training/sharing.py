@@ -63,7 +63,8 @@ class Shares:
                 rows, broken, signals = zip(*processes.exchange(own), strict=True)
                 self._signal, self.sizes = max(signals), [len(part) for part in rows]
                 messages = {row: text for part in broken for row, text in part.items()}
-                yield Inputs(np.concatenate(rows), inputs.views, messages)
+                views_of_share = inputs.views if self.own else _placeholders(inputs.views)
+                yield Inputs(np.concatenate(rows), views_of_share, messages)
         finally:
             self.sizes = []
 
@@ -123,30 +124,33 @@ def gather(local: Tensor, sizes: list[int]) -> Tensor:
     """The rows of all processes, in their order.
 
     Args:
-        local: [k * n, ...] the rows of this process, of k views one after another.
-        sizes: n of each process; 0 is possible.
+        local: [k * n, ...] the rows of this process, of k views one after another; [k, ...] if its
+            n is 0, as networks need at least one.
+        sizes: n of each process.
 
     Returns:
         [k * sum(n), ...] all views, one after another. The gradient goes to the local rows, times
         the number of processes, as gradients of weights are averaged.
     """
-    own = sizes[processes.rank()]
-    views = len(local) // own if own else 0
-    if not all(sizes):
-        views = max(processes.exchange(views))
-    gathered: Tensor = _Gather.apply(local, sizes, views)  # type: ignore[no-untyped-call]
+    gathered: Tensor = _Gather.apply(local, sizes)  # type: ignore[no-untyped-call]
     return gathered
+
+
+def _placeholders(views: dict[str, Tensor]) -> dict[str, Tensor]:
+    """One row for each view, in place of none."""
+    return {name: view.new_zeros((1, *view.shape[1:])) for name, view in views.items()}
 
 
 class _Gather(torch.autograd.Function):
     """See :func:`gather`."""
 
     @staticmethod
-    def forward(ctx: Any, local: Tensor, sizes: list[int], views: int) -> Tensor:
-        ctx.sizes, ctx.views = sizes, views
-        rest, own, largest = local.shape[1:], sizes[processes.rank()], max(sizes)
-        padded = local.new_zeros((views, largest, *rest))
-        padded[:, :own] = local.reshape(views, own, *rest)
+    def forward(ctx: Any, local: Tensor, sizes: list[int]) -> Tensor:
+        rest, own = local.shape[1:], sizes[processes.rank()]
+        by_view = local.reshape(-1, max(own, 1), *rest)
+        ctx.sizes, ctx.shape = sizes, by_view.shape
+        padded = local.new_zeros((len(by_view), max(sizes), *rest))
+        padded[:, :own] = by_view[:, :own]
         parts = [torch.empty_like(padded) for _ in sizes]
         with processes.collective():
             dist.all_gather([_as_bytes(part) for part in parts], _as_bytes(padded))
@@ -154,11 +158,13 @@ class _Gather(torch.autograd.Function):
         return torch.cat(whole, dim=1).flatten(0, 1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (gradient,), rank = gradients, processes.rank()
         start, own = sum(ctx.sizes[:rank]), ctx.sizes[rank]
-        by_view = gradient.reshape(ctx.views, sum(ctx.sizes), *gradient.shape[1:])
-        return by_view[:, start : start + own].flatten(0, 1) * len(ctx.sizes), None, None
+        by_view = gradient.reshape(len(gradient) // sum(ctx.sizes), -1, *gradient.shape[1:])
+        result = gradient.new_zeros(ctx.shape)
+        result[:, :own] = by_view[:, start : start + own] * len(ctx.sizes)
+        return result.flatten(0, 1), None
 
 
 def _as_bytes(tensor: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 
 _PATIENCE = 3.0  # seconds to wait for the words of processes that failed at the same time
 _END = 20.0  # seconds that a process waits for the first one to show its error
+_EXIT = 5.0  # seconds that a process takes to end
 _POLL = 0.1
 _STORE_TIMEOUT = 10.0  # seconds after which a store counts as out of reach
 
@@ -36,6 +37,7 @@ class Words:
     name: str
     names: list[str] = field(default_factory=list)
     meetings: int = 0
+    queues: int = 0
 
     @classmethod
     def open(cls, rank: int, size: int) -> "Words":
@@ -106,20 +108,29 @@ class Words:
         self._set("end", "1")
 
     def wait_for_end(self) -> None:
-        """Wait until the first process ends, for some seconds."""
+        """Wait until the first process has ended, for some seconds."""
         until = time.monotonic() + _END
         while time.monotonic() < until and self._get("end") is None:
             time.sleep(_POLL)
+        time.sleep(_EXIT)  # torchrun ends this process as soon as the first one has ended
 
-    def wait_for_all(self) -> None:
-        """Wait until all processes call this, however long that takes."""
+    def wait_for_all(self) -> bool:
+        """Wait until all processes call this, however long that takes; False if one fails."""
         self.meetings += 1
         key = f"meeting/{self.meetings}"
         self.store.add(key, 1)
         while self.store.add(key, 0) < self.size:
+            if self._errors():
+                return False
             time.sleep(_POLL)
+        return True
 
-    def next_number(self, queue: str) -> int:
+    def new_queue(self) -> int:
+        """A queue that no process has used yet; all processes must ask for it."""
+        self.queues += 1
+        return self.queues
+
+    def next_number(self, queue: int) -> int:
         """The next number of a queue, from 0 on; no two processes get the same."""
         return int(self.store.add(f"queue/{queue}", 1)) - 1
 

@@ -13,20 +13,16 @@ Within :func:`together`, :func:`size` is the number of processes. Outside of it,
 import atexit
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partlabel.base.errors import InputError, JobError, PartlabelError
+from partlabel.base.launch import TIMEOUT, is_launched, launched_rank, number_in, timeout
 from partlabel.base.process_words import Words
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-TIMEOUT = "PARTLABEL_TIMEOUT"
-"""The environment variable with the seconds after which a process that is silent is given up."""
-
-_DEFAULT_TIMEOUT = 600.0
 
 T = TypeVar("T")
 
@@ -39,6 +35,7 @@ class _State:
     """What this process knows about the others."""
 
     together = False
+    alone = False
     words: Words | None = None  # set once the processes have met
 
 
@@ -48,39 +45,9 @@ _state = _State()
 # -- who we are ------------------------------------------------------------------------------------
 
 
-def is_launched() -> bool:
-    """Whether ``torchrun`` started this process, as one of several."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and _number("WORLD_SIZE", 1) > 1
-
-
-def launched_rank() -> int:
-    """The number of this process, from 0 on, as ``torchrun`` counts them."""
-    return _number("RANK", 0) if is_launched() else 0
-
-
-def is_restarted() -> bool:
-    """Whether ``torchrun`` has started this process again, after it or another one failed."""
-    return is_launched() and _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
-
-
-def job() -> str:
-    """The name of the job, the same after a restart; empty without ``torchrun``."""
-    return os.environ.get("TORCHELASTIC_RUN_ID", "") if is_launched() else ""
-
-
-def on_this_computer() -> int:
-    """The number of processes on this computer, which share its cores."""
-    return max(1, _number("LOCAL_WORLD_SIZE", 1)) if is_launched() else 1
-
-
-def place_on_this_computer() -> int:
-    """The number of this process among those on this computer, from 0 on."""
-    return _number("LOCAL_RANK", 0) if is_launched() else 0
-
-
 def size() -> int:
     """The number of processes that share the work."""
-    return _number("WORLD_SIZE", 1) if _state.together else 1
+    return number_in("WORLD_SIZE", 1) if _state.together else 1
 
 
 def rank() -> int:
@@ -93,23 +60,6 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def timeout() -> float:
-    """Seconds to wait for another process."""
-    text = os.environ.get(TIMEOUT, "")
-    try:
-        seconds = float(text) if text else _DEFAULT_TIMEOUT
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e9:
-        raise InputError(f"{TIMEOUT} is '{text}'; give a number of seconds, such as 600")
-    return seconds
-
-
-def _number(name: str, default: int) -> int:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else default
-
-
 # -- together and alone ----------------------------------------------------------------------------
 
 
@@ -117,7 +67,7 @@ def _number(name: str, default: int) -> int:
 def together() -> Iterator[None]:
     """Share out the work of this block to all processes of ``torchrun``; all must enter it."""
     if not is_launched():
-        if _number("WORLD_SIZE", 1) > 1:
+        if number_in("WORLD_SIZE", 1) > 1:
             raise InputError(
                 f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but torchrun did not start this "
                 "process. Start all with `torchrun --nproc-per-node N -m partlabel ...`, or unset "
@@ -125,7 +75,7 @@ def together() -> Iterator[None]:
             )
         yield
         return
-    if _state.together:
+    if _state.together or _state.alone:
         yield
         return
     _state.together = True
@@ -140,11 +90,12 @@ def together() -> Iterator[None]:
 @contextmanager
 def alone() -> Iterator[None]:
     """Do all the work of this block in this process."""
-    before, _state.together = _state.together, False
+    before = _state.together, _state.alone
+    _state.together, _state.alone = False, True
     try:
         yield
     finally:
-        _state.together = before
+        _state.together, _state.alone = before
 
 
 def _meet() -> None:
@@ -241,13 +192,35 @@ def average(tensors: "Iterable[Tensor]") -> None:
 def wait_for_all() -> None:
     """Wait until all processes are here, however long that takes."""
     if size() > 1 and _state.words is not None:
-        _state.words.wait_for_all()
+        with collective():
+            everyone_came = _state.words.wait_for_all()
+        if not everyone_came:
+            raise lost(RuntimeError("another process failed"))
 
 
-def next_task(queue: str) -> int:
-    """The next number, from 0 on, that no process has taken from this queue yet."""
+def take_turns(work: Callable[[int], T], tasks: int) -> Iterator[tuple[int, T]]:
+    """The number and the result of each task, which one process does alone.
+
+    A process takes the next task when it has finished one. It gets the results of its own tasks at
+    once, and those of the others in the end.
+
+    Args:
+        work: does the task of a number, from 0 on.
+        tasks: the number of tasks.
+    """
+    if size() == 1:
+        yield from ((task, work(task)) for task in range(tasks))
+        return
     assert _state.words is not None
-    return _state.words.next_number(queue)
+    own: dict[int, T] = {}
+    queue = _state.words.new_queue()
+    while (task := _state.words.next_number(queue)) < tasks:
+        with alone():
+            own[task] = work(task)
+        yield task, own[task]
+    wait_for_all()
+    for done in exchange(own):
+        yield from ((task, result) for task, result in done.items() if task not in own)
 
 
 def share(rows: Sized, process: int | None = None) -> slice:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from partlabel.base import processes
+from partlabel.base import launch, processes
 from partlabel.base.errors import PartlabelError, PartlabelWarning, StoppedError
 from partlabel.base.interruption import STOPPING
 from partlabel.base.wording import words_of_commands
@@ -93,9 +93,9 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for names that the terminal cannot show
-    if processes.launched_rank() > 0 and not is_shared(sys.argv[1:]):
+    if launch.launched_rank() > 0 and not is_shared(sys.argv[1:]):
         return  # the first process does it
-    if processes.launched_rank() > 0:
+    if launch.launched_rank() > 0:
         write_to_log()
     code = main()
     processes.end(code)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from partlabel.base import processes
+from partlabel.base import launch, processes
 
 _SHARED = ("train", "embed", "evaluate", "predict", "complete", "bench")
 _LOGS = "PARTLABEL_LOGS"
@@ -38,9 +38,9 @@ def write_to_log() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in sorted(folder.glob("*.log"))[:-_KEPT]:
         old.unlink(missing_ok=True)
-    name = f"{time.strftime('%Y-%m-%d-%H%M%S')}-{processes.job()[:8]}"
+    name = f"{time.strftime('%Y-%m-%d-%H%M%S')}-{launch.job()[:8]}"
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    path = folder / f"{name}-{restarts}-process{processes.launched_rank()}.log"
+    path = folder / f"{name}-{restarts}-process{launch.launched_rank()}.log"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

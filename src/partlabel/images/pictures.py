@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from partlabel.base.errors import InputError, PartlabelError
-from partlabel.base.processes import on_this_computer
+from partlabel.base.launch import on_this_computer
 from partlabel.images.batches import Inputs, Rows
 from partlabel.images.decoding import Picture, named_warnings, open_image, shrink
 from partlabel.images.views import view_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from partlabel.base import processes
+from partlabel.base import launch, processes
 from partlabel.base.errors import FileError, InputError
 from partlabel.base.files import atomic_file, sweep
 from partlabel.base.locks import LOCK, locked
@@ -51,14 +51,14 @@ def is_same_job(folder: Path) -> bool:
     """Whether ``torchrun`` started this training before, and now starts it again."""
     path = folder / _JOB
     before = path.read_text() if processes.is_first() and path.is_file() else ""
-    again = processes.is_restarted() or (before == processes.job() and before not in ("", "none"))
+    again = launch.is_restarted() or (before == launch.job() and before not in ("", "none"))
     return processes.from_first(again)
 
 
 def _note_job(folder: Path) -> None:
     if processes.size() > 1 and processes.is_first():
         with atomic_file(folder / _JOB) as stream:
-            stream.write(processes.job().encode())
+            stream.write(launch.job().encode())
 
 
 def _check_empty(folder: Path) -> None:

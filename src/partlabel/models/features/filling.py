@@ -117,10 +117,12 @@ def _seen_by_all(store: MapStore, keys: Sequence[bytes]) -> Rows:
     if not processes.is_first():
         store.read_index()
     places = np.array([store.index.get(key, -1) for key in keys], dtype=np.int64)
-    if not np.array_equal(processes.from_first(places), places):
+    sees_all = np.array_equal(processes.from_first(places), places)
+    blind = [str(who) for who, sees in enumerate(processes.exchange(sees_all)) if not sees]
+    if blind:
         raise InputError(
-            f"{store.folder}: does not have the features that the first process stores; name a "
-            "folder that all processes see, with --cache or PARTLABEL_CACHE"
+            f"{store.folder}: process {' and '.join(blind)} does not see the features that process "
+            "0 stores here; name a folder that all see, with --cache or PARTLABEL_CACHE"
         )
     return places
 

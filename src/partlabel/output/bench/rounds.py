@@ -18,6 +18,7 @@ import numpy as np
 
 from partlabel.base.errors import count
 from partlabel.base.files import atomic_file
+from partlabel.base.processes import take_turns
 from partlabel.judging.scoring import evaluate_run
 from partlabel.judging.suggestion import PRECISION, Question, suggest_run
 from partlabel.judging.suggestion.drawn import find_zone, guarantee_of
@@ -90,7 +91,8 @@ def _in_processes(
 ) -> list[tuple[str, list[Result]]]:
     """The results of campaigns as they are finished, in this process or in several."""
     if setup.jobs == 1:
-        return [(campaign.name, work(setup, campaign)) for campaign in campaigns]
+        turns = take_turns(lambda n: work(setup, campaigns[n]), len(campaigns))
+        return [(campaigns[number].name, lines) for number, lines in turns]
     with ProcessPoolExecutor(setup.jobs, get_context("spawn"), end_with, (os.getpid(),)) as pool:
         futures = {pool.submit(work, setup, campaign): campaign for campaign in campaigns}
         return [(futures[future].name, future.result()) for future in as_completed(futures)]

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,13 @@ def work(folder: Path, out: Path) -> None:
         start = time.perf_counter()
         cached_maps(backbone, Pictures([path.name for path in paths], paths, SIZE, 0), out)
         features = len(paths) / (time.perf_counter() - start)
-    settings = {"method": "bce", "epochs": 2, "size": SIZE, "val": 0.0, "split_duplicates": True}
+    settings: dict[str, Any] = {
+        "method": "bce",
+        "epochs": 2,
+        "size": SIZE,
+        "val": 0.0,
+        "split_duplicates": True,
+    }
     run = train(folder / "labels.csv", folder / "images", out / "run", cache=out, **settings)
     speeds = {"features": features, "training": run.history()[-1]["images_per_second"]}
     if launch.launched_rank() == 0:

@@ -18,6 +18,7 @@ NAMES = (
     "lac",
     "similarity",
     "extraction",
+    "several_processes",
     "families",
     "review_speed",
 )

@@ -1,6 +1,7 @@
 """README and docs are true: their code runs, their commands parse, their links lead somewhere."""
 
 import importlib
+import json
 import re
 import runpy
 import shlex
@@ -21,6 +22,7 @@ from partlabel.learning.methods import METHODS
 from partlabel.models.heads import HEADS
 from partlabel.output.bench import read_spec
 from test_architecture import ROOMS
+from torchrun import TESTS, launch
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
@@ -89,11 +91,29 @@ def test_code_runs(page: Path, data: Path, tmp_path: Path, monkeypatch: pytest.M
             read_spec(Path("spec.yaml"))
         elif language == "python":
             exec(compile(text, str(page), "exec"), space)
+        elif language == "sh" and text.startswith("torchrun"):
+            run_in_processes(text.strip().splitlines())
         elif language == "sh":
             for line in text.strip().splitlines():
                 command, *words = shlex.split(line, comments=True)
                 assert command == "partlabel", line
                 assert main(words) == 0, line
+
+
+def run_in_processes(lines: list[str]) -> None:
+    """Run the commands of a block with two processes, which are started once for all of them."""
+    split = [shlex.split(line, comments=True) for line in lines]
+    for words in split:
+        assert words[: words.index("-m")] == ["torchrun", "--nproc-per-node", "2"], words
+    ended = launch(2, [str(TESTS / "process_commands.py"), json.dumps([*map(shared_words, split)])])
+    assert ended.returncode == 0, ended.stderr
+
+
+def shared_words(words: list[str]) -> list[str]:
+    """The command that ``torchrun`` starts."""
+    at = words.index("-m")
+    assert words[at : at + 2] == ["-m", "partlabel"], words
+    return words[at + 2 :]
 
 
 def code_blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -116,6 +136,8 @@ def test_commands_exist(page: Path) -> None:
         program, *words = shlex.split(line, comments=True) or [""]
         if program == "partlabel":
             parse(words)
+        elif program == "torchrun":
+            parse(shared_words(words))
         elif program == "make":
             targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert {*words} <= {*targets}, line
@@ -127,7 +149,7 @@ def test_commands_exist(page: Path) -> None:
         options = {word.split("=")[0] for word in words if re.match("--[a-z]", word)}
         if program == "partlabel" and words and words[0] not in OPTIONS:
             assert options <= options_of(words[0]), code  # the rest may be left out in a sentence
-        elif program not in ("python", "pip"):
+        elif program not in ("python", "pip", "torchrun", "srun"):
             assert options | {*re.findall("^--[a-z-]+", code)} <= OPTIONS, code
 
 

@@ -1,4 +1,7 @@
-"""Atomic writes: the old file stays until the new one is complete."""
+"""Atomic writes: the old file stays until the new one is complete.
+
+If several processes carry out one command, only the first writes; what others write is discarded.
+"""
 
 import errno
 import hashlib
@@ -7,12 +10,14 @@ import secrets
 import shutil
 import socket
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from partlabel.base.errors import InputError, JobError, PartlabelError
+from partlabel.base.process_files import may_write, scratch
 
 _PARTIAL = ".partial"  # the end of the names of temporary files
 
@@ -91,6 +96,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     Devices, pipes and the process's own streams, such as ``/dev/stdout``, are written directly.
     """
     path = Path(path)
+    if not may_write(path):
+        with tempfile.TemporaryFile(dir=scratch()) as discarded:
+            yield discarded
+        return
     target = Path(os.path.realpath(path))  # a link stays a link, its target is replaced
     temporary = _temporary_path(target)
     try:
@@ -125,6 +134,10 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     ``path`` must not exist, or be an empty folder.
     """
     target = Path(os.path.realpath(path))
+    if not may_write(target):
+        with tempfile.TemporaryDirectory(dir=scratch()) as discarded:
+            yield Path(discarded)
+        return
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"{path}: exists and is not an empty folder; choose a new name")
@@ -149,6 +162,10 @@ def atomic_group(paths: Sequence[Path]) -> Iterator[list[Path]]:
     they are being replaced, files after the first may be missing, but none is older than the first.
     """
     folder = paths[0].parent
+    if not may_write(paths[0]):
+        with tempfile.TemporaryDirectory(dir=scratch()) as discarded:
+            yield [Path(discarded) / path.name for path in paths]
+        return
     temporary = _temporary_path(paths[0])
     try:
         temporary.mkdir()

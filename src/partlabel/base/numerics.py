@@ -9,3 +9,8 @@ def widest(tensor: Tensor) -> Tensor:
         return tensor.double()
     except TypeError:
         return tensor.float()
+
+
+def at_least_single(tensor: Tensor) -> Tensor:
+    """The tensor in single precision if it has less; double precision stays."""
+    return tensor.float() if tensor.element_size() < 4 else tensor

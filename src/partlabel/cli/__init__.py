@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from partlabel.base import launch, processes
 from partlabel.base.errors import PartlabelError, PartlabelWarning, StoppedError
 from partlabel.base.interruption import STOPPING
 from partlabel.base.wording import words_of_commands
@@ -29,6 +30,7 @@ from partlabel.cli import (
     suggesting,
     training,
 )
+from partlabel.cli.torchrun import is_shared, together_or_alone, write_to_log
 from partlabel.version import VERSION
 
 app = typer.Typer(
@@ -59,12 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
 
         warnings.showwarning = show
         try:
-            app(arguments)
+            with together_or_alone(sys.argv[1:] if arguments is None else arguments):
+                app(arguments)
         except SystemExit as end:
             return end.code if isinstance(end.code, int) else int(end.code is not None)
         except PartlabelError as error:
-            complain("error", str(error), "bold red")
-            return error.exit_code
+            shown = processes.tell_others(error)
+            complain("error", str(shown), "bold red")
+            return shown.exit_code
         except KeyboardInterrupt:
             complain("error", "stopped by SIGINT", "bold red")
             return 128 + signal.SIGINT
@@ -89,7 +93,13 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for names that the terminal cannot show
-    sys.exit(main())
+    if launch.launched_rank() > 0 and not is_shared(sys.argv[1:]):
+        return  # the first process does it
+    if launch.launched_rank() > 0:
+        write_to_log()
+    code = main()
+    processes.end(code)
+    sys.exit(code)
 
 
 def _print_version(requested: bool) -> None:

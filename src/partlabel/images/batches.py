@@ -20,7 +20,9 @@ class Batch:
     Args:
         rows: [B] the rows of the training table.
         labels: [B, C] in {-1, 0, 1}, float.
-        views: the model's inputs for each view, [B, ...].
+        views: the model's inputs for each view, [B, ...]. If several processes train, these are the
+            inputs of this process's share, while outputs of a model are those of the whole batch:
+            give them to a model only, those of several views one after another.
         teacher: a running mean of the model, if the method keeps one.
     """
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from partlabel.base.errors import InputError, PartlabelError
+from partlabel.base.launch import on_this_computer
 from partlabel.images.batches import Inputs, Rows
 from partlabel.images.decoding import Picture, named_warnings, open_image, shrink
 from partlabel.images.views import view_of
@@ -89,7 +90,8 @@ def choose_workers(images: int, views: Sequence[str]) -> int:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    """The cores of this process; several that torchrun started share those of the computer."""
+    return max(1, len(os.sched_getaffinity(0)) // on_this_computer())
 
 
 class DecodedImages(Protocol):

@@ -7,6 +7,7 @@ as the folder that ``train`` wrote, or as the :class:`Run` that it returned.
 from pathlib import Path
 from typing import Literal, overload
 
+from partlabel.base import processes
 from partlabel.base.errors import InputError, one_of, warn
 from partlabel.judging.completion import Completion, check_precision, complete_run
 from partlabel.judging.completion.more_images import holds_images_of
@@ -49,6 +50,7 @@ def complete(
 ) -> AnsweredCompletion: ...
 
 
+@processes.together()
 def complete(
     run: Run | PathLike,
     *,

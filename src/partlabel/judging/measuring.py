@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Unpack
 
+from partlabel.base import processes
 from partlabel.base.errors import InputError, warn
 from partlabel.judging import scoring
 from partlabel.judging.decisions import final_decisions
@@ -18,6 +19,7 @@ from partlabel.training.opening import Labels, open_run, paths_of, table_of
 from partlabel.training.run import Run
 
 
+@processes.together()
 def evaluate(
     run: Run | PathLike,
     labels: Labels | None = None,
@@ -93,6 +95,7 @@ def evaluate(
     return result
 
 
+@processes.together()
 def predict(
     run: Run | PathLike,
     images: PathLike | Sequence[PathLike] | None = None,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from partlabel.base import processes
 from partlabel.base.numerics import widest
 
 
@@ -42,6 +43,8 @@ def gradient_norms(costs: Sequence[Tensor], parameters: Sequence[Tensor]) -> Ten
         gradients: Sequence[Tensor | None] = ()
         if cost.requires_grad:
             gradients = torch.autograd.grad(cost, parameters, retain_graph=True, allow_unused=True)
-        squares = [widest(slope).square().sum() for slope in gradients if slope is not None]
+        own = [slope.clone() for slope in gradients if slope is not None]
+        processes.average(own)
+        squares = [widest(slope).square().sum() for slope in own]
         norms.append(sum(squares, start=widest(cost.detach()).new_zeros(())).sqrt())
     return torch.stack(norms)

@@ -7,6 +7,7 @@ the folder that ``train`` wrote, or as the :class:`Run` that it returned.
 from pathlib import Path
 from typing import Unpack
 
+from partlabel.base import launch, processes
 from partlabel.base.errors import InputError
 from partlabel.labels.formats import PathLike, ReadKeywords, ReadOptions, read_options
 from partlabel.labels.formats.boxes import read_boxes
@@ -107,6 +108,7 @@ def export(
     return export_run(opened, Path(out), to, options)
 
 
+@processes.together()
 def bench(
     spec: PathLike | None,
     out: PathLike,
@@ -136,8 +138,12 @@ def bench(
     """
     folder = Path(out)
     options = read_options(reading, dict(keywords))
-    if folder.is_dir() and any(folder.iterdir()) and not resume:
+    if jobs > 1 and processes.size() > 1:
+        raise InputError("--jobs has no effect with torchrun; start more processes")
+    is_taken = processes.is_first() and folder.is_dir() and any(folder.iterdir())
+    if is_taken and not (resume or launch.is_restarted()):
         raise InputError(f"{folder}: is not empty; add --resume to go on, or name another")
+    processes.wait_for_all()
     if spec is None:
         compared = spec_for(labels, images, features, feature_ids, options)
     else:

@@ -4,6 +4,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.precision import MixedPrecision
 
+from partlabel.base import launch
 from partlabel.base.errors import InputError
 from partlabel.models.precision import Precision
 
@@ -18,7 +19,9 @@ def find_device(name: str) -> torch.device:
     """
     if name == "auto":
         best = torch.accelerator.current_accelerator() if _has_accelerator() else None
-        return best if best is not None and best.type in _KINDS else torch.device("cpu")
+        name = best.type if best is not None and best.type in _KINDS else "cpu"
+    if name == "cuda" and launch.on_this_computer() > 1 and torch.cuda.device_count():
+        name = f"cuda:{launch.place_on_this_computer() % torch.cuda.device_count()}"
     kind, _, number = name.partition(":")
     if kind not in _KINDS or (number and not number.isdigit()) or (number and kind != "cuda"):
         raise InputError(f"--device {name}: must be auto, cpu, cuda, cuda:1 or mps")

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.base.errors import InputError, warn
+from partlabel.base import processes
+from partlabel.base.errors import InputError, count, warn
 from partlabel.images.folder import list_images
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import PathLike
@@ -31,6 +32,7 @@ class Embedded(NamedTuple):
     broken: list[str]
 
 
+@processes.together()
 def embed(
     images: PathLike | Sequence[PathLike],
     out: PathLike,
@@ -69,6 +71,7 @@ def embed(
     for message in [*nameless, *embedded.broken]:
         warn(f"left out: {message}")
     write_vectors(path, embedded.vectors, embedded.ids)
+    processes.wait_for_all()  # the first process writes, and all read
     return VectorFile(path)
 
 
@@ -82,6 +85,11 @@ def embed_images(
     """
     if not images:
         raise InputError("there are no images to embed")
+    if processes.size() > len(images):
+        raise InputError(
+            f"{processes.size()} processes for {count(len(images), 'image')}: start fewer"
+        )
+    processes.agree({"images": processes.summary(images)})
     backbone = make_backbone(
         settings.backbone, settings.weights, "all", settings.size, mirror=settings.mirror
     )

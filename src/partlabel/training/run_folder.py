@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from partlabel.base import launch, processes
 from partlabel.base.errors import FileError, InputError
-from partlabel.base.files import sweep
+from partlabel.base.files import atomic_file, sweep
 from partlabel.base.locks import LOCK, locked
 from partlabel.training.run import Run
 from partlabel.training.settings import Settings
+
+_JOB = ".job"  # the file with the name of torchrun's job
 
 
 @contextmanager
@@ -35,12 +38,27 @@ def open_folder(run: Run, settings: Settings, labels: str, *, resume: bool) -> I
             sweep(part)  # also the folders of stages and members
         if not resume:
             _check_empty(folder)  # again: another process may have been first
+        _note_job(folder)
         if run.exists():
             check_same(run, settings, labels)
             if run.finished:
                 yield True
                 return
         yield False
+
+
+def is_same_job(folder: Path) -> bool:
+    """Whether ``torchrun`` started this training before, and now starts it again."""
+    path = folder / _JOB
+    before = path.read_text() if processes.is_first() and path.is_file() else ""
+    again = launch.is_restarted() or (before == launch.job() and before not in ("", "none"))
+    return processes.from_first(again)
+
+
+def _note_job(folder: Path) -> None:
+    if processes.size() > 1 and processes.is_first():
+        with atomic_file(folder / _JOB) as stream:
+            stream.write(launch.job().encode())
 
 
 def _check_empty(folder: Path) -> None:
@@ -56,6 +74,8 @@ def check_same(run: Run, settings: Settings, labels: str) -> None:
         settings: of the training that wants to go on.
         labels: the hash of its labels.
     """
+    if not processes.is_first():
+        return  # its folder is a copy, and the first process checks the original
     before = run.record
     old_settings, new_settings = (s.model_dump(mode="json") for s in (before.settings, settings))
     for name in sorted(Settings.model_fields):

@@ -8,6 +8,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from partlabel.base import processes
 from partlabel.base.errors import InputError, JobError
 from partlabel.base.randomness import key
 from partlabel.images.batches import Batch
@@ -20,6 +21,7 @@ from partlabel.training.optimizers import WholeBatch, make_optimizer, set_rate
 from partlabel.training.progress import Progress
 from partlabel.training.schedule import factor
 from partlabel.training.settings import Settings
+from partlabel.training.sharing import Shares, average_gradients, average_statistics
 
 _CONVERGED = 1e-6  # relative decrease of the cost in an epoch on all images at once
 
@@ -54,6 +56,7 @@ class Steps:
         stage: may have its own optimiser, learning rate and schedule.
         settings: those of the training.
         fabric: the device and the precision.
+        shares: of the current batch, if several processes train.
 
     Attributes:
         optimizer: a new optimiser of all parameters that have a gradient.
@@ -61,9 +64,15 @@ class Steps:
     """
 
     def __init__(
-        self, objective: Objective, stage: Stage, settings: Settings, fabric: Fabric
+        self,
+        objective: Objective,
+        stage: Stage,
+        settings: Settings,
+        fabric: Fabric,
+        shares: Shares | None = None,
     ) -> None:
         self.objective, self.settings, self.fabric = objective, settings, fabric
+        self.shares = Shares() if shares is None else shares
         self.schedule = stage.schedule or settings.schedule
         lr = settings.lr if stage.lr is None else stage.lr
         trained = [p for p in objective.model.parameters() if p.requires_grad]
@@ -99,7 +108,8 @@ class Steps:
         costs: list[float] = []
 
         def closure() -> float:
-            costs.append(self._gradients(batch, progress.total_steps)["loss"])
+            cost = self._gradients(batch, progress.total_steps)["loss"]
+            costs.append(processes.from_first(cost))  # all must search the same line
             return costs[-1]
 
         penalty = optimizer.penalty()
@@ -123,6 +133,7 @@ class Steps:
             self.fabric.backward(parts["loss"])
         else:
             parts["loss"].backward()  # type: ignore[no-untyped-call]
+        average_gradients(self.objective.model)
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         trained = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -140,7 +151,7 @@ class Steps:
         seed_generator(key(self.settings.seed, "step", step))
         try:
             with self.fabric.autocast() if self.is_mixed else nullcontext():
-                parts: dict[str, Tensor] = self.objective(batch)
+                parts = self._parts(batch)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
@@ -148,6 +159,18 @@ class Steps:
                 "a batch of one image has no batch statistics at this size; "
                 "set a larger --size or --batch, or --frozen"
             ) from error
+        return parts
+
+    def _parts(self, batch: Batch) -> dict[str, Tensor]:
+        """The loss and its parts; batch statistics are those of all processes."""
+        sizes, backbone = self.shares.sizes, self.objective.model.backbone
+        was_training = backbone.training
+        if sizes and not self.shares.own:
+            backbone.eval()  # there are no statistics of an empty share
+        parts: dict[str, Tensor] = self.objective(batch)
+        backbone.train(was_training)
+        if sizes and torch.is_grad_enabled():
+            average_statistics(self.objective.model.backbone, sizes)
         return parts
 
 

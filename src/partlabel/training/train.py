@@ -1,21 +1,22 @@
 """From labels and images to a trained run: what is asked for is checked, read and recorded."""
 
-import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
-from partlabel.base.errors import InputError
+from partlabel.base import processes
+from partlabel.base.errors import InputError, count
+from partlabel.base.process_files import own_folder
 from partlabel.base.validation import first_problem
 from partlabel.images.folder import ImageFiles
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadOptions, read_options, read_with
 from partlabel.learning.teachers import read_teacher, refuse_overlap
+from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.arguments import make_settings, override, read_config
 from partlabel.training.devices import find_device
 from partlabel.training.embedded import (
@@ -25,8 +26,9 @@ from partlabel.training.embedded import (
 from partlabel.training.fitting import train_into
 from partlabel.training.image_files import find_files
 from partlabel.training.monitor import need_tensorboard
+from partlabel.training.opening import table_digest
 from partlabel.training.run import Run
-from partlabel.training.run_folder import check_same, open_folder
+from partlabel.training.run_folder import check_same, is_same_job, open_folder
 from partlabel.training.run_record import (
     FeaturesRecord,
     Location,
@@ -48,6 +50,7 @@ from partlabel.training.together import (
 from partlabel.training.unfreezing import unfreeze
 
 
+@processes.together()
 def train(
     labels: LabelTable | str | os.PathLike[str],
     images: str | os.PathLike[str] | None = None,
@@ -85,6 +88,35 @@ def train(
     """
     if out is None:
         raise InputError("name the folder of the run: out='run'")
+    with own_folder(Path(out)) as folder:
+        going_on = resume or is_same_job(folder)
+        return _train(
+            labels,
+            images,
+            folder,
+            features,
+            feature_ids,
+            teachers,
+            going_on,
+            config,
+            reading,
+            settings,
+        )
+
+
+def _train(
+    labels: LabelTable | str | os.PathLike[str],
+    images: str | os.PathLike[str] | None,
+    out: Path,
+    features: str | os.PathLike[str] | None,
+    feature_ids: str | os.PathLike[str] | None,
+    teachers: Sequence[str | os.PathLike[str]],
+    resume: bool,
+    config: str | os.PathLike[str] | None,
+    reading: ReadOptions | None,
+    settings: dict[str, Any],
+) -> Run:
+    """As :func:`train`, in the folder of this process."""
     options = read_options(reading, settings)
     if config is not None:
         settings = override(read_config(Path(config)), settings)
@@ -100,8 +132,8 @@ def train(
     if chosen.method == AUTO and chosen.frozen != "all":
         inside = partial(train, table, images, resume=True, **execution.model_dump())
         stated = stated_groups(table, chosen, path)
-        return unfreeze(Path(out), chosen, table.ids, stated, inside, resume=resume)
-    digest, files = _digest(table), None if images is None else ImageFiles(images)
+        return unfreeze(out, chosen, table.ids, stated, inside, resume=resume)
+    digest, files = table_digest(table), None if images is None else ImageFiles(images)
     run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
     going_on = resume and run.exists()
     if going_on:
@@ -112,6 +144,7 @@ def train(
     refuse_overlap([one.for_classes(selection.classes) for one in run.given_teachers])
     notes: list[str] = []
     paths: dict[int, Path] = {}
+    _check_processes(chosen, digest, vectors, selection)
     if vectors is not None:
         vectors.check(vectors.locate(selection.table.ids.take(selection.used)))
     elif files is not None:
@@ -120,6 +153,7 @@ def train(
         )
     else:
         raise InputError("name the folder of the images with --images, or a file with --features")
+    processes.agree({"images": processes.summary(paths)})
     where = None if files is None else Location.of(files.folder, run.folder)
     with open_folder(run, chosen, digest, resume=resume) as finished:
         if not finished and run.exists():
@@ -134,6 +168,24 @@ def train(
             record = _new_record(run, chosen, selection, where, digest)
             train_into(run, record, selection, paths, notes)
     return run
+
+
+def _check_processes(
+    settings: Settings, labels: str, vectors: VectorFile | None, selection: Selection
+) -> None:
+    """Refuse processes that would train on something else, or that have nothing to do."""
+    if processes.size() == 1:
+        return
+    if processes.size() > len(selection.train):
+        raise InputError(
+            f"{processes.size()} processes for {count(len(selection.train), 'training image')}: "
+            "start fewer"
+        )
+    same = settings.model_dump(exclude={"start", "group"})  # other folders in each process
+    facts = {f"--{name}": value for name, value in same.items()} | {"labels": labels}
+    facts["features"] = "" if vectors is None else vectors.digest()
+    facts["weights"] = str(weights_hash(settings))
+    processes.agree(facts)
 
 
 def _check_call(
@@ -179,15 +231,3 @@ def _execution(settings: dict[str, Any]) -> Execution:
     except ValidationError as error:
         where, _, message = first_problem(error)
         raise InputError(f"{where[0]}: {message}") from None
-
-
-def _digest(table: LabelTable) -> str:
-    """A hash of the content of a table."""
-    digest = hashlib.blake2b(digest_size=16)
-    parts: list[Iterable[str]] = [table.ids, table.classes, table.splits or []]
-    for names in parts:
-        digest.update("\x1f".join(names).encode())
-    cells = table.cells
-    for array in (cells.starts, cells.columns, cells.values, cells.sources_or_human()):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

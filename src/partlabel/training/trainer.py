@@ -6,7 +6,8 @@ killed at any moment and resumed ends in the same bits as one that is not.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from partlabel.base import processes
 from partlabel.base.choices import WHOLE_BATCH
 from partlabel.base.errors import FileError, JobError, PartlabelError, StoppedError, some
 from partlabel.base.interruption import interruptible
@@ -33,6 +35,7 @@ from partlabel.training.examples import Examples
 from partlabel.training.optimizers import restore
 from partlabel.training.progress import Progress, Watcher
 from partlabel.training.settings import Settings
+from partlabel.training.sharing import Shares, check_equal, drawing_apart, gather_outputs
 from partlabel.training.steps import DivergedError, Objective, Steps
 
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at least
@@ -75,6 +78,8 @@ class Trainer:
         self.fabric = fabric or make_fabric(precision=settings.precision)
         self.model, self.method = model, method
         self.objective = Objective(model, method).to(self.fabric.device)
+        self.shares = Shares()
+        gather_outputs(model, self.shares)
         self.stages = method.stages(settings.epochs, settings.patience)
         self.first_weights = model.trained_weights() if self.stages[0].aside else {}
         own = method.ema if isinstance(method, HasTeacher) else None
@@ -97,13 +102,13 @@ class Trainer:
         """Train until this many epochs are done, None for all of them."""
         self._start()
         progress = self.progress
-        with interruptible() as received_signal:
+        with interruptible() as self._received_signal:
             while progress.stage < len(self.stages) and (epoch is None or progress.epoch < epoch):
-                self._train_epoch(received_signal)
+                self._train_epoch()
                 done = progress.stage == len(self.stages) or progress.epoch == epoch
                 self._save(force=done)
 
-    def _train_epoch(self, received_signal: Callable[[], int]) -> None:
+    def _train_epoch(self) -> None:
         progress, stage = self.progress, self._stage
         batches = self._batches(stage)
         epochs = sum(part.epochs for part in self.stages)
@@ -111,7 +116,8 @@ class Trainer:
         if progress.step == 0:
             if progress.stage_epoch == 0 and isinstance(self.method, LooksAhead):
                 self._seed_before_epoch()
-                self.method.look_ahead(progress.stage, self.model.eval(), self._load(batches))
+                with closing(self._load(batches)) as first:
+                    self.method.look_ahead(progress.stage, self.model.eval(), first)
             self._seed_before_epoch()
             figures = self.method.before_epoch(progress.epoch, self._predict_before_epoch)
             progress.notes = dict(figures)
@@ -125,7 +131,7 @@ class Trainer:
             images += len(batch)
             progress.step += 1
             self._save()
-            if number := received_signal():
+            if number := self.shares.stopping(self._received_signal):
                 self._save(force=True)
                 raise InterruptedTrainingError(
                     f"stopped in epoch {progress.epoch + 1}; go on with the same call and --resume",
@@ -179,6 +185,7 @@ class Trainer:
 
     def _end_epoch(self, record: dict[str, Any]) -> None:
         progress, stage = self.progress, self._stage
+        check_equal(self.model, progress.epoch + 1)
         progress.history.append(record)
         score, by_teacher = record["val_mAP"], False
         if record.get("ema_val_mAP", -math.inf) > score:
@@ -226,7 +233,7 @@ class Trainer:
             parameter.requires_grad_(not stage.head_only)
         if isinstance(self.method, FollowsStages):
             self.method.begin_stage(self.progress.stage, self.model)
-        self.steps = Steps(self.objective, stage, self.settings, self.fabric)
+        self.steps = Steps(self.objective, stage, self.settings, self.fabric, self.shares)
 
     @property
     def _stage(self) -> Stage:
@@ -240,16 +247,20 @@ class Trainer:
         settings = self.settings
         return self.train_set.shuffled_batches(settings.seed, self.progress.epoch, settings.batch)
 
-    def _load(self, batches: list[Rows]) -> Iterator[Batch]:
+    def _load(self, batches: list[Rows]) -> Generator[Batch]:
         views, epoch, device = self.method.views, self.progress.epoch, self.fabric.device
-        for inputs in self.train_set.inputs.batches(batches, views, epoch, self.workers):
-            self._note_broken(inputs)
-            yield Batch(
-                torch.from_numpy(inputs.rows).to(device),
-                self.train_set.labels_of(inputs.rows).to(device, torch.float32),
-                {name: view.to(device) for name, view in inputs.views.items()},
-                self.teacher,
-            )
+        source, signal = self.train_set.inputs, self._received_signal
+        with closing(
+            self.shares.load(source, batches, views, epoch, self.workers, signal)
+        ) as parts:
+            for inputs in parts:
+                self._note_broken(inputs)
+                yield Batch(
+                    torch.from_numpy(inputs.rows).to(device),
+                    self.train_set.labels_of(inputs.rows).to(device, torch.float32),
+                    {name: view.to(device) for name, view in inputs.views.items()},
+                    self.teacher,
+                )
 
     def _note_broken(self, inputs: Inputs) -> None:
         for row, message in inputs.broken.items():
@@ -278,6 +289,8 @@ class Trainer:
         if self.members:
             self._seed_before_epoch()  # again: whether members had to train must not matter
         models = [trainer.model.eval() for trainer in (self, *self.members)]
+        if forward is not None:  # it may draw, and must not depend on who computes which batch
+            forward = drawing_apart(forward, self.settings.seed, self.progress.epoch)
 
         def mean_output(_: Classifier, inputs: Tensor) -> Tensor:
             outputs = [m(inputs) if forward is None else forward(m, inputs) for m in models]
@@ -310,7 +323,7 @@ class Trainer:
             raise JobError(
                 f"the scores became NaN in epoch {self.progress.epoch + 1}; a smaller --lr helps"
             )
-        return evaluate(scores, self.val_set.table.dense(rows))["mAP"]
+        return processes.from_first(evaluate(scores, self.val_set.table.dense(rows))["mAP"])
 
     # -- checkpoints -------------------------------------------------------------------------------
 
@@ -329,7 +342,8 @@ class Trainer:
         """Write a checkpoint, if the last one is some seconds old or it must be."""
         if self.checkpoint is None:
             return
-        if not force and time.monotonic() - self._saved_at < _SAVE_EVERY:
+        is_due = processes.is_first() and time.monotonic() - self._saved_at >= _SAVE_EVERY
+        if not force and not is_due:
             return
         state = {
             "progress": vars(self.progress),

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from partlabel.base.errors import InputError
+from partlabel.base.numerics import at_least_single
 
 Layout = Literal["channels first", "channels last", "tokens"]
 
@@ -65,8 +66,8 @@ class FamilyMaps(nn.Module):
         maps = to_map(features, self.ending)
         if not self.ending.has_head:
             return maps
-        pooled: Tensor = network.forward_head(features, pre_logits=True).float()
-        places = _pool_places(network, maps, self.ending).float()
+        pooled = at_least_single(network.forward_head(features, pre_logits=True))
+        places = at_least_single(_pool_places(network, maps, self.ending))
         return places + (pooled - places.mean(dim=(2, 3)))[:, :, None, None]
 
 

@@ -17,13 +17,9 @@ from partlabel.images.batches import Inputs, Rows, in_batches
 from partlabel.images.decoding import DECODING
 from partlabel.images.pictures import Pictures
 from partlabel.models import Backbone
+from partlabel.models.features.filling import fill
 from partlabel.models.features.records import RecordSource, join_records
-from partlabel.models.features.store import (
-    MapStore,
-    content_keys,
-    fill,
-    view_key,
-)
+from partlabel.models.features.store import MapStore, content_keys, view_key
 
 Records = NDArray[np.int64]
 

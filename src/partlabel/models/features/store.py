@@ -20,7 +20,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import stat
 import time
 import weakref
@@ -33,14 +32,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from partlabel.base.errors import InputError, JobError, count, data_size
+from partlabel.base.errors import InputError, JobError
 from partlabel.base.files import atomic_file
 from partlabel.base.locks import wait_for
-from partlabel.images.batches import Rows, in_batches
-from partlabel.images.pictures import Pictures
-from partlabel.models.features.housekeeping import IN_USE, make_room
+from partlabel.images.batches import Rows
+from partlabel.models.features.housekeeping import IN_USE
 
 _KINDS = ("float16", "float32", "uint8")  # data types of a record
 _DIGEST = 16  # bytes of a content hash
@@ -168,9 +165,9 @@ class MapStore:
                     stream.write(json.dumps(about).encode())
         except OSError as error:
             raise InputError(f"{folder}: cannot store features here ({error.strerror})") from error
-        self._read_index()
+        self.read_index()
 
-    def _read_index(self) -> None:
+    def read_index(self) -> None:
         """Read the entries of complete records; of equal keys the last counts."""
         complete = (self.folder / "maps").stat().st_size // self.size
         content = (self.folder / "index").read_bytes()
@@ -183,7 +180,7 @@ class MapStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with wait_for(self.folder / "lock"):
-            self._read_index()
+            self.read_index()
             yield
 
     @contextmanager
@@ -227,7 +224,7 @@ class MapStore:
                 finally:
                     with self._storing():
                         sync()
-            self._read_index()
+            self.read_index()
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
@@ -263,7 +260,7 @@ class MapStore:
                         index.seek(number * _ENTRY.itemsize)
                         index.write(_REMOVED)
                         damaged += 1
-            self._read_index()
+            self.read_index()
         return damaged
 
 
@@ -278,65 +275,3 @@ def open_store(folder: Path, *, use: bool = True) -> MapStore:
         return MapStore(folder, shape, np.dtype(about["kind"]).type, use=use)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: not a store of features ({error})") from error
-
-
-def fill(
-    store: MapStore,
-    pictures: Pictures,
-    contents: Sequence[bytes],
-    compute: Callable[[Tensor], NDArray[Any]],
-    *,
-    view: str = "clean",
-    number: int = 0,
-    batch: int = 32,
-    workers: int | None = None,
-    progress: Callable[[int, int], object] = lambda done, total: None,
-    broken: Callable[[str], object] = lambda message: None,
-) -> Rows:
-    """Compute the records that are missing.
-
-    Args:
-        store: where to add the records.
-        pictures: n images.
-        contents: [n] content hash of each image.
-        compute: images [B, 3, S, S] to records [B, *shape].
-        view, number: which view, and the number that selects one of its random versions.
-        batch: images per batch.
-        workers: processes that decode images; 0 to decode in this process, None to choose.
-        progress: called with the number of records computed so far and the number missing.
-        broken: called with a message for each image that cannot be decoded.
-
-    Returns:
-        [n] index of the record of each image, -1 for a broken image.
-    """
-    keys = [view_key(content, view, number) for content in contents]
-    missing = np.array([i for i, key in enumerate(keys) if key not in store.index], dtype=np.int64)
-    if len(missing):
-        make_room(store.folder, len(missing) * store.size)
-        _check_disk_space(store, len(missing))
-        done = 0
-        with store.appending() as append:
-            missing = np.array([i for i in missing if keys[i] not in store.index], dtype=np.int64)
-            parts = in_batches(missing, batch)
-            for inputs in pictures.batches(parts, (view,), epoch=number, workers=workers):
-                new: dict[bytes, int] = {}  # two files may have the same content
-                for i, row in enumerate(inputs.rows):
-                    if keys[row] not in store.index:
-                        new.setdefault(keys[row], i)
-                if new:
-                    records = compute(inputs.views[view])[list(new.values())]
-                    append(list(new), np.ascontiguousarray(records))
-                for message in inputs.broken.values():
-                    broken(message)
-                done += len(inputs.rows) + len(inputs.broken)
-                progress(done, len(missing))
-    return np.array([store.index.get(key, -1) for key in keys], dtype=np.int64)
-
-
-def _check_disk_space(store: MapStore, number: int) -> None:
-    need, free = number * store.size, shutil.disk_usage(store.folder).free
-    if need > free:
-        raise JobError(
-            f"{store.folder}: the features of {count(number, 'image')} need {data_size(need)}, "
-            f"but {data_size(free)} are free; set PARTLABEL_CACHE to a larger disk"
-        )

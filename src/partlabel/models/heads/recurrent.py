@@ -6,6 +6,7 @@
 import torch
 from torch import Tensor, nn
 
+from partlabel.base.numerics import at_least_single
 from partlabel.base.ranges import Size
 from partlabel.models.heads.head import Head
 
@@ -75,7 +76,7 @@ class RecurrentDecoder(Head):
     def _next(self, means: Tensor, hidden: Tensor) -> Tensor:
         """Logits of the next word [B, C + 1] from pooled features [B, D] and states [B, hidden]."""
         joined = torch.relu(self.from_state(hidden) + self.from_image(means))
-        return (joined @ self.words.weight.T).float()
+        return at_least_single(joined @ self.words.weight.T)
 
 
 def _log_odds(logits: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Literal
 from torch import Tensor, logaddexp, nn
 from torch.nn.functional import logsigmoid
 
+from partlabel.base.numerics import at_least_single
 from partlabel.models.heads.head import Head
 
 Meaning = Literal["visual", "relevance"]
@@ -41,7 +42,10 @@ class Relevance(Head):
     def both(self, maps: Tensor) -> tuple[Tensor, Tensor]:
         """Feature maps [B, D, H, W] to the logits of v [B, C] and of v r [B, C]."""
         means = maps.mean(dim=(2, 3))
-        visual, relevance = self.visual(means).float(), self.relevance(means).float()
+        visual, relevance = (
+            at_least_single(self.visual(means)),
+            at_least_single(self.relevance(means)),
+        )
         log_mentioned = logsigmoid(visual) + logsigmoid(relevance)
         # absent, or present but not mentioned
         log_not = logaddexp(logsigmoid(-visual), logsigmoid(visual) + logsigmoid(-relevance))

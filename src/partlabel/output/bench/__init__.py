@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from partlabel.base import processes
 from partlabel.base.errors import FileError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.terminal import say
@@ -87,8 +88,10 @@ def run_spec(
     """
     out.mkdir(parents=True, exist_ok=True)
     conditions = _check_data(spec, say)
+    processes.agree(dict(zip(("labels", "features"), conditions, strict=False)))
     setup = Setup(spec, out, jobs, cache, find_groups(spec, cache, say))
     write_groups(setup)
+    processes.wait_for_all()  # the first process writes, and all read
     if spec.rounds is not None:
         lines = run_rounds(setup, say)
         ways = [way for way in spec.rounds.ways if (way.strategy, way.goal) == ("random", "map")]

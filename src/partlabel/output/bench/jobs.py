@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -19,6 +20,7 @@ import torch
 
 from partlabel.base.errors import count
 from partlabel.base.files import atomic_file
+from partlabel.base.processes import take_turns
 from partlabel.images.batches import Rows
 from partlabel.judging.pseudo_label_rates import judge
 from partlabel.judging.scoring import Scored, evaluate_scored, score_labelled
@@ -140,8 +142,8 @@ def run_cells(
 def _results(setup: Setup, cells: list[Cell], test: bool) -> Iterator[Result]:
     """The results of cells as they are finished, in any order."""
     if setup.jobs == 1:
-        for cell in cells:
-            yield _run_cell(setup, cell, test)
+        work = partial(_run_cell, setup, test=test)
+        yield from (r for _, r in take_turns(lambda n: work(cells[n]), len(cells)))
         return
     context = get_context("spawn")
     with ProcessPoolExecutor(setup.jobs, context, end_with, (os.getpid(),)) as pool:

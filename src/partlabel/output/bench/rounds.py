@@ -18,6 +18,7 @@ import numpy as np
 
 from partlabel.base.errors import count
 from partlabel.base.files import atomic_file
+from partlabel.base.processes import take_turns
 from partlabel.judging.scoring import evaluate_run
 from partlabel.judging.suggestion.drawn import find_zone, guarantee_of
 from partlabel.judging.suggestion.questions import Question
@@ -92,8 +93,9 @@ def _in_processes(
 ) -> Iterator[tuple[str, list[Result]]]:
     """The results of campaigns as they are finished, in this process or in several."""
     if setup.jobs == 1:
-        for campaign in campaigns:
-            yield campaign.name, work(setup, campaign)
+        turns = take_turns(lambda n: work(setup, campaigns[n]), len(campaigns))
+        for number, lines in turns:
+            yield campaigns[number].name, lines
         return
     with ProcessPoolExecutor(setup.jobs, get_context("spawn"), end_with, (os.getpid(),)) as pool:
         futures = {pool.submit(work, setup, campaign): campaign for campaign in campaigns}

@@ -50,7 +50,7 @@ class Comparison:
 
     def measure(self, candidate: Candidate, folds: int) -> float:
         """The score of a candidate after trainings on the first so many folds."""
-        parts = [self._trial(candidate, fold) for fold in range(folds)]
+        parts = self._trials(candidate, folds)
         errors = [trial.error for trial in parts if trial.error]
         score = math.nan
         if not errors:
@@ -82,19 +82,27 @@ class Comparison:
             return np.arange(len(self.scored))
         return np.flatnonzero(self.folds == fold)
 
-    def _trial(self, candidate: Candidate, fold: int) -> Trial:
+    def _trials(self, candidate: Candidate, folds: int) -> list[Trial]:
+        """The trainings on the first so many folds."""
+        return self.laboratory.trials(candidate, [self._part(fold) for fold in range(folds)])
+
+    def _part(self, fold: int) -> Part:
         if self.folds is None:
-            return self.refit(candidate)
-        train, held_out = np.flatnonzero(self.folds != fold), self._held_out(fold)
-        return self.laboratory.trial(candidate, Part(f"fold{fold}", train, held_out))
+            return self._all
+        train = np.flatnonzero(self.folds != fold)
+        return Part(f"fold{fold}", train, self._held_out(fold))
+
+    @property
+    def _all(self) -> Part:
+        return Part(_ALL, np.arange(self.train), self.scored)
 
     def refit(self, candidate: Candidate) -> Trial:
         """A training on all training images."""
-        return self.laboratory.trial(candidate, Part(_ALL, np.arange(self.train), self.scored))
+        return self.laboratory.trials(candidate, [self._all])[0]
 
     def logits(self, candidate: Candidate) -> Logits:
         """The logits of a candidate for all images of the criterion, none of which it has seen."""
         logits = np.empty(self.criterion.labels.shape, dtype=np.float32)
-        for fold in range(self.parts):
-            logits[self._held_out(fold)] = self._trial(candidate, fold).logits.numpy()
+        for fold, trial in enumerate(self._trials(candidate, self.parts)):
+            logits[self._held_out(fold)] = trial.logits.numpy()
         return logits

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from partlabel.base.errors import JobError, PartlabelError, StoppedError
+from partlabel.base.processes import take_turns
 from partlabel.base.randomness import key
 from partlabel.images.batches import Rows
 from partlabel.labels import LabelTable
@@ -128,12 +130,26 @@ class Laboratory:
 
     def trial(self, candidate: Candidate, part: Part) -> Trial:
         """Train a candidate and score images, unless the folder has the result."""
-        path = self.folder / f"{key(candidate.name):016x}-{part.name}.safetensors"
+        path = self._file(candidate, part)
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             save_state(path, vars(self._attempt(candidate, part, path.with_suffix(""))))
         state = load_state(path)
         return Trial(state["logits"], state["head"], state["seconds"], state["error"])
+
+    def trials(self, candidate: Candidate, parts: Sequence[Part]) -> list[Trial]:
+        """A training for each part; several processes share them out."""
+        done: dict[int, Trial] = {}
+        for number, trial in take_turns(lambda n: self.trial(candidate, parts[n]), len(parts)):
+            path = self._file(candidate, parts[number])
+            if not path.is_file():  # another process has trained it
+                path.parent.mkdir(parents=True, exist_ok=True)
+                save_state(path, vars(trial))
+            done[number] = trial
+        return [done[number] for number in range(len(parts))]
+
+    def _file(self, candidate: Candidate, part: Part) -> Path:
+        return self.folder / f"{key(candidate.name):016x}-{part.name}.safetensors"
 
     def _attempt(self, candidate: Candidate, part: Part, work: Path) -> Trial:
         """The result of a training; one that fails is a result too."""

@@ -1,0 +1,147 @@
+"""Short messages between processes that also arrive while one of them does not answer.
+
+They go through the key-value store that ``torchrun`` keeps outside of the processes. A process that
+fails says why, and the first one can then show it.
+"""
+
+import json
+import os
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+_PATIENCE = 3.0  # seconds to wait for the words of processes that failed at the same time
+_END = 20.0  # seconds that a process waits for the first one to show its error
+_EXIT = 5.0  # seconds that a process takes to end
+_POLL = 0.1
+_STORE_TIMEOUT = 10.0  # seconds after which a store counts as out of reach
+
+
+@dataclass
+class Words:
+    """What the processes tell each other.
+
+    Args:
+        store: the key-value store of torchrun.
+        rank: number of this process.
+        size: number of processes.
+        name: of the computer.
+        names: of the computers of all processes.
+    """
+
+    store: Any
+    rank: int
+    size: int
+    name: str
+    names: list[str] = field(default_factory=list)
+    meetings: int = 0
+    queues: int = 0
+
+    @classmethod
+    def open(cls, rank: int, size: int) -> "Words":
+        """Connect to the store; all processes must be connected with each other already."""
+        from datetime import timedelta
+
+        import torch.distributed as dist
+        from torch.distributed import (  # type: ignore[attr-defined]
+            PrefixStore,
+            TCPStore,
+        )
+
+        token = [secrets.token_hex(8)]  # no word of an earlier attempt must count
+        dist.broadcast_object_list(token)
+        store = TCPStore(
+            os.environ["MASTER_ADDR"],
+            int(os.environ["MASTER_PORT"]),
+            None,
+            False,
+            timeout=timedelta(seconds=_STORE_TIMEOUT),
+        )
+        own = PrefixStore(f"partlabel-{token[0]}", store)
+        return cls(own, rank, size, socket.gethostname())
+
+    def say(self, code: int, message: str) -> None:
+        """Say why this process fails."""
+        self._set(f"error/{self.rank}", json.dumps([code, message]))
+
+    def of_others(
+        self, *, timed_out: bool, patience: float = _PATIENCE
+    ) -> dict[int, tuple[int, str]]:
+        """Exit code and message of each other process that failed.
+
+        Args:
+            timed_out: whether this process gave up waiting, which it then says too.
+            patience: seconds to wait for a first word; others may fail a moment later.
+        """
+        if timed_out:
+            self._set(f"late/{self.rank}", "1")
+        until, errors = time.monotonic() + patience, dict[int, tuple[int, str]]()
+        while time.monotonic() < until:
+            found = self._errors()
+            if found and not errors:
+                until = min(until, time.monotonic() + 1.0)
+            errors = found
+            if len(errors) == self.size - 1:
+                break
+            time.sleep(_POLL)
+        return errors
+
+    def _errors(self) -> dict[int, tuple[int, str]]:
+        found = {}
+        for who in range(self.size):
+            text = self._get(f"error/{who}") if who != self.rank else None
+            if text is not None:
+                code, message = json.loads(text)
+                found[who] = (int(code), str(message))
+        return found
+
+    def silent(self) -> list[int]:
+        """The processes that neither failed nor gave up waiting."""
+        return [
+            who for who in range(self.size) if who != self.rank and self._get(f"late/{who}") is None
+        ] or [who for who in range(self.size) if who != self.rank]
+
+    def end(self) -> None:
+        """Say that the first process ends."""
+        self._set("end", "1")
+
+    def wait_for_end(self) -> None:
+        """Wait until the first process has ended, for some seconds."""
+        until = time.monotonic() + _END
+        while time.monotonic() < until and self._get("end") is None:
+            time.sleep(_POLL)
+        time.sleep(_EXIT)  # torchrun ends this process as soon as the first one has ended
+
+    def wait_for_all(self) -> bool:
+        """Wait until all processes call this, however long that takes; False if one fails."""
+        self.meetings += 1
+        key = f"meeting/{self.meetings}"
+        self.store.add(key, 1)
+        while self.store.add(key, 0) < self.size:
+            if self._errors():
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def new_queue(self) -> int:
+        """A queue that no process has used yet; all processes must ask for it."""
+        self.queues += 1
+        return self.queues
+
+    def next_number(self, queue: int) -> int:
+        """The next number of a queue, from 0 on; no two processes get the same."""
+        return int(self.store.add(f"queue/{queue}", 1)) - 1
+
+    def _set(self, key: str, value: str) -> None:
+        try:
+            self.store.set(key, value)
+        except RuntimeError:  # the network is cut
+            return
+
+    def _get(self, key: str) -> str | None:
+        try:
+            return bytes(self.store.get(key)).decode() if self.store.check([key]) else None
+        except RuntimeError:
+            return None

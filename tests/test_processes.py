@@ -1,0 +1,150 @@
+"""Several processes: the same result as one, faults that are survived, errors that are clear."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import process_cases
+import process_faults
+from partlabel import train
+from partlabel.base.errors import PartlabelWarning
+from partlabel.cli import main
+from partlabel.training.checkpoint import load_state, same
+from partlabel.training.sharing import treats_images_alone
+from torchrun import TESTS, launch
+
+FEW = ["bce", "lac", "role", "imcl", "em-apl by lbfgs", "dropout", "end to end, two views"]
+
+
+# ---- the same result
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Any]:
+    """Results of one process, by case, as they are asked for."""
+    return {}
+
+
+@pytest.mark.parametrize(("processes", "names"), [(2, list(process_cases.CASES)), (3, FEW)])
+@pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
+def test_several_processes_train_as_one(
+    processes: int, names: list[str], alone: dict[str, Any], tmp_path: Path
+) -> None:
+    """In double precision, so that rounding cannot change a decision."""
+    ended = launch(processes, [str(TESTS / "process_cases.py"), str(tmp_path), *names])
+    assert ended.returncode == 0, ended.stderr
+    for name in names:
+        if name not in alone:
+            alone[name] = process_cases.train_case(name)
+        result = load_state(tmp_path / f"{name}.safetensors")
+        assert_close(name, alone[name], result)
+
+
+def assert_close(name: str, one: dict[str, Any], several: dict[str, Any]) -> None:
+    assert one["weights"].keys() == several["weights"].keys()
+    for weight, expected in one["weights"].items():
+        torch.testing.assert_close(
+            several["weights"][weight], expected, rtol=1e-9, atol=1e-9, msg=f"{name}: {weight}"
+        )
+    assert len(one["figures"]) == len(several["figures"]), name
+    for line, expected_line in zip(several["figures"], one["figures"], strict=True):
+        assert line == pytest.approx(expected_line, rel=1e-8, abs=1e-9, nan_ok=True), name
+
+
+def test_only_heads_without_dropout_run_on_shares() -> None:
+    layers = [torch.nn.Linear(2, 2), torch.nn.Dropout(0.5)]
+    assert treats_images_alone(layers[0])
+    assert not treats_images_alone(torch.nn.Sequential(*layers))
+    assert treats_images_alone(torch.nn.Sequential(*layers).eval())
+    assert not treats_images_alone(torch.nn.TransformerEncoderLayer(4, 2, 4, dropout=0.1))
+
+
+# ---- faults
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    process_faults.write_data(folder)
+    return folder
+
+
+@pytest.mark.exact
+@pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
+def test_a_killed_process_is_started_again(data: Path) -> None:
+    """The same bits as without the kill; going on with one process gives the same to rounding."""
+    ended = launch(2, [str(TESTS / "process_faults.py"), "killed", str(data)], restarts=1)
+    assert ended.returncode == 0, ended.stderr
+    assert "exitcode: -9" in ended.stderr, "the process was not killed"
+    whole, cut = (load_state(data / name / "best.safetensors") for name in ("whole", "cut"))
+    assert same(whole, cut)
+    state = load_state(data / "half" / "last.safetensors")
+    assert 0 < state["progress"]["total_steps"] < process_faults.STEP + 1
+    source: dict[str, Any] = {
+        "labels": data / "labels.csv",
+        "features": data / "features.npz",
+    }
+    half = train(out=data / "half", resume=True, **source, **process_faults.METHOD)
+    continued = load_state(half.folder / "best.safetensors")
+    for name, expected in whole.items():
+        torch.testing.assert_close(continued[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_hanging_process_is_given_up(data: Path) -> None:
+    script = [str(TESTS / "process_faults.py"), "hanging", str(data)]
+    ended = launch(2, script, PARTLABEL_TIMEOUT="4", PARTLABEL_LOGS=str(data / "logs"))
+    assert ended.returncode == 1
+    assert "no answer within 4 seconds (PARTLABEL_TIMEOUT) from process 1 on" in ended.stderr
+    outcome = json.loads((data / "end0.json").read_text())
+    assert outcome["code"] == 1
+    assert outcome["seconds"] < 60
+    (log,) = (data / "logs").iterdir()
+    assert log.name.endswith("process1.log")
+    assert "training on" in log.read_text()
+    assert ended.stderr.count("training on") == 1, "others must not print"
+
+
+def test_bad_input_is_refused_by_all(data: Path) -> None:
+    script = [str(TESTS / "process_faults.py"), "refused", str(data)]
+    ended = launch(2, script, PARTLABEL_LOGS=str(data / "logs"))
+    messages = json.loads((data / "messages.json").read_text())
+    host = socket.gethostname()
+    assert f"process 1 on {host} has labels " in messages["labels"]
+    assert f"process 0 on {host} has labels " in messages["labels"]
+    assert "process 1" in messages["settings"]
+    assert "--seed 0" in messages["settings"]
+    assert "2 processes for 1 training image: start fewer" in messages["few"]
+    assert "partlabel 1.1" in messages["versions"]
+    assert "process 1 does not see the features that process 0 stores here" in messages["cache"]
+    assert f"error: process 1 on {host}: " in ended.stderr
+    assert "not-mounted: there is no such image or folder" in ended.stderr
+    outcome = json.loads((data / "end0.json").read_text())
+    assert outcome["code"] == 2
+    assert outcome["seconds"] < 60
+
+
+def test_world_size_without_torchrun(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    words = ["train", str(scene / "partial.csv"), "--images", str(scene), "--out", str(tmp_path)]
+    assert main(words) == 2
+    message = capsys.readouterr().err
+    assert "WORLD_SIZE is 2, but torchrun did not start this process" in message
+    assert "unset WORLD_SIZE" in message
+
+
+def test_a_wrong_timeout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from partlabel.base.errors import InputError
+    from partlabel.base.launch import timeout
+
+    assert timeout() == 600
+    monkeypatch.setenv("PARTLABEL_TIMEOUT", "soon")
+    with pytest.raises(InputError, match="PARTLABEL_TIMEOUT is 'soon'"):
+        timeout()

@@ -9,7 +9,13 @@ from scipy.special import expit
 
 from partlabel.base.errors import InputError
 from partlabel.judging.completion.assessment import Assessment, Scope, assess
-from partlabel.judging.completion.doubts import Doubtful, Suspect, find_doubtful, find_suspects
+from partlabel.judging.completion.doubts import (
+    Doubtful,
+    Suspect,
+    estimate_wrong,
+    find_doubtful,
+    find_suspects,
+)
 from partlabel.judging.completion.held_labels import Kind, Mask, Scores
 from partlabel.judging.completion.more_images import find_more
 from partlabel.judging.completion.notes import (
@@ -81,6 +87,10 @@ def complete_run(
     reason = why_nothing(run, min_precision)
     honest, trained = honest_logits(run, assessment)
     suspects = [] if reason else find_suspects(known, honest, trained, min_precision)
+    wrong = None
+    if suspects:
+        tellable = ~trained & assessment.calibration.own & scored.readable[:, None]
+        wrong = estimate_wrong(known, honest, tellable, min_precision)
     if reason:
         notes = [reason]
     else:
@@ -94,7 +104,7 @@ def complete_run(
             shifted_classes(assessment, logits[train], unknown[train], known.classes),
             tagged_images(assessment),
             other_splits(values[outside][unknown[outside]]),
-            about_suspects(suspects, selection.known),
+            about_suspects(suspects, selection.known, wrong),
             *unlike_images(assessment, values),
             more_images(assessment, len(selection.known)),
         ]

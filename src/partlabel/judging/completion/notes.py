@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from partlabel.base.errors import count, some
 from partlabel.judging.completion.assessment import Assessment, expected_share
-from partlabel.judging.completion.doubts import Suspect, most_common, share_wrong
+from partlabel.judging.completion.doubts import ShareWrong, Suspect, most_common
 from partlabel.judging.completion.held_labels import Scores
 from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC, Comparison
 from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
@@ -203,19 +203,24 @@ def more_images(assessment: Assessment, own: int) -> str:
     return f"{count(number, 'image')} that the label file does not mention {verb} {done}"
 
 
-def about_suspects(suspects: list[Suspect], known: LabelTable) -> str:
-    """How many suspects are probably wrong, and where most of them come from."""
+def about_suspects(
+    suspects: list[Suspect], known: LabelTable, wrong: ShareWrong | None = None
+) -> str:
+    """How many suspects are probably wrong, and where most of them come from.
+
+    Args:
+        wrong: an estimate of how many are wrong; None if it cannot be told.
+    """
     if not suspects:
         return ""
     classes = known.classes.find([one.name for one in suspects])
     counts = np.bincount(classes, minlength=len(known.classes))
     totals = np.bincount(known.cells.columns, minlength=len(known.classes))
     looks = "looks" if len(suspects) == 1 else "look"
-    text = f"{count(len(suspects), 'known label')} {looks} wrong. By their scores, "
-    text += f"{share_wrong(suspects):.0%} of them are (an estimate)"
+    text = f"{count(len(suspects), 'known label')} {looks} wrong. {_how_many(suspects, wrong)}"
     worst = most_common(counts, totals)
     if worst >= 0:
-        text += f"; the highest share is in the class '{known.classes[worst]}'"
+        text += f". Most of them per label are in the class '{known.classes[worst]}'"
     if len(known.origins) > 1:
         rows = known.ids.find([one.image for one in suspects])
         codes = np.zeros(known.shape, dtype=np.int64)
@@ -226,3 +231,15 @@ def about_suspects(suspects: list[Suspect], known: LabelTable) -> str:
         worst = most_common(by_origin, all_labels)
         text += f", and in the origin '{known.origins[worst]}'" if worst >= 0 else ""
     return text
+
+
+def _how_many(suspects: list[Suspect], wrong: ShareWrong | None) -> str:
+    if wrong is None:
+        return (
+            "How many of them are cannot be told from scores: the model may make as many errors. "
+            "The least likely ones come first"
+        )
+    estimate = f"{wrong.share:.0%} are (an estimate, for mistakes at random)"
+    if wrong.suspects < len(suspects):
+        return f"Of {wrong.suspects:,} of them, about {estimate}"
+    return f"Of these, about {estimate}"

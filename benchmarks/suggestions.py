@@ -75,11 +75,11 @@ def heads(labels: LabelTable, features: Features) -> tuple[Floats, Floats]:
     """Weights [D, C] and intercepts [C], from the labels to train on."""
     cells = labels.cells
     used = (cells.values != 0) & (cells.asked_or_not() != RANDOM)
-    parts = []
+    solved = []
     for column in range(len(labels.classes)):
         own = used & (cells.columns == column)
-        parts.append(solve(features[cells.rows[own]], cells.values[own] == PRESENT))
-    return np.stack([weights for weights, _ in parts], axis=1), np.array([b for _, b in parts])
+        solved.append(solve(features[cells.rows[own]], cells.values[own] == PRESENT))
+    return np.stack([weights for weights, _ in solved], axis=1), np.array([b for _, b in solved])
 
 
 def campaign(
@@ -117,17 +117,27 @@ def campaign(
     return lines
 
 
-def run_draw(table: LabelTable, vectors: Features, draw: int, *, half: bool) -> list[Result]:
-    """The results of all ways from one draw of the first labels."""
+def load(labels: Path, features: Path) -> tuple[LabelTable, Features]:
+    """All labels, and the features of their images."""
+    table, file = read_labels(labels), VectorFile(features)
+    return table, file.read(file.locate(table.ids)).numpy().astype(np.float32)
+
+
+def parts(table: LabelTable, vectors: Features, *, half: bool) -> list[tuple[LabelTable, Features]]:
+    """Labels and features of the images to label, and of those to test on."""
     training = np.flatnonzero(table.in_split("train"))
     tested = np.flatnonzero(table.in_split("val"))
-    scale = 1
     if half:
         first = uniform(key("half"), keys(table.ids.take(training))) < 0.5
-        training, tested, scale = training[first], training[~first], 2
+        training, tested = training[first], training[~first]
     length = np.sqrt(np.mean(np.sum(vectors[training] ** 2, axis=1)))
-    features, test = vectors[training] / length, (table.subset(tested), vectors[tested] / length)
-    truth = table.subset(training)
+    return [(table.subset(rows), vectors[rows] / length) for rows in (training, tested)]
+
+
+def run_draw(table: LabelTable, vectors: Features, draw: int, *, half: bool) -> list[Result]:
+    """The results of all ways from one draw of the first labels."""
+    (truth, features), test = parts(table, vectors, half=half)
+    scale = 2 if half else 1
     start = simulate.partial(truth, _KNOWN, seed=draw)
     lines = []
     for way in _WAYS:
@@ -148,8 +158,7 @@ def main() -> None:
     parser.add_argument("--half", action="store_true")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    table, file = read_labels(options.labels), VectorFile(options.features)
-    vectors = file.read(file.locate(table.ids)).numpy().astype(np.float32)
+    table, vectors = load(options.labels, options.features)
     for draw in options.draws:
         path = options.out / f"draw-{draw}.json"
         if not path.is_file():

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from partlabel.metrics.calibration import balanced_thresholds, calibrate, reliability
+from partlabel.metrics import evaluate
+from partlabel.metrics.calibration import calibrate, reliability
+from partlabel.metrics.class_thresholds import balanced_thresholds, own_thresholds
 
 
 def by_scikit_learn(x: Any, present: Any) -> tuple[float, float]:
@@ -81,11 +84,11 @@ def test_reliability_equals_a_loop_over_bins(seed: int, cells: int, bins: int) -
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12))
-def test_balanced_thresholds_have_the_best_f1(seed: int, images: int) -> None:
+def test_thresholds_of_a_class_alone_have_the_best_f1(seed: int, images: int) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.choice([0.1, 0.2, 0.4, 0.8], (images, 3))
     labels = rng.integers(-1, 2, (images, 3))
-    thresholds = balanced_thresholds(scores, labels)
+    thresholds = own_thresholds(scores, labels)
 
     def f1(j: int, threshold: float) -> float:
         known = labels[:, j] != 0
@@ -97,3 +100,39 @@ def test_balanced_thresholds_have_the_best_f1(seed: int, images: int) -> None:
             assert np.isnan(thresholds[j])
         else:
             assert f1(j, thresholds[j]) == max(f1(j, score) for score in (0.1, 0.2, 0.4, 0.8))
+
+
+def make_few(seed: int, images: int) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
+    """Honest scores of ten classes that are present in a tenth of the images."""
+    rng = np.random.default_rng(seed)
+    truth = rng.random((images, 10)) < 0.1
+    raw = rng.normal(size=truth.shape) + 3 * truth - 3.7
+    return expit(raw), np.where(truth, 1, -1).astype(np.int8)
+
+
+def test_thresholds_of_few_labels_lean_on_those_of_all_classes() -> None:
+    """On new images: the mean F1 of ten classes with about four present labels each."""
+    gains = []
+    for seed in range(20):
+        scores, labels = make_few(seed, 40)
+        labels[:, 0] = np.minimum(labels[:, 0], -1)  # nothing of its own to choose on
+        alone = np.nan_to_num(own_thresholds(scores, labels), nan=0.5)
+        shared = balanced_thresholds(scores, labels, calibrate(scores, labels))
+        new_scores, truth = make_few(seed + 1000, 2000)
+        figures = [evaluate(new_scores, truth, limit)["macro_F1"] for limit in (alone, shared)]
+        gains.append(figures[1] - figures[0])
+    assert np.mean(gains) > 0.03
+    assert (np.array(gains) > 0).sum() >= 18
+
+
+def test_thresholds_of_many_labels_are_nearly_those_of_the_class_alone() -> None:
+    scores, labels = make_few(0, 20_000)
+    line = calibrate(scores, labels)
+    mixed, alone = balanced_thresholds(scores, labels, line), own_thresholds(scores, labels)
+    assert mixed == pytest.approx(alone, abs=2e-3)
+
+
+def test_without_absent_labels_there_is_no_threshold() -> None:
+    scores, labels = make_few(0, 40)
+    labels = np.maximum(labels, 0)
+    assert np.isnan(balanced_thresholds(scores, labels, calibrate(scores, labels))).all()

@@ -140,6 +140,30 @@ def test_whole_images_and_known_labels_that_look_wrong(folder: Path, tmp_path: P
     assert len(found & {(known.ids[int(row)], CLASSES[column]) for row, column in cells}) >= 4
 
 
+def test_the_cost_decides_between_labels_and_images(folder: Path, tmp_path: Path) -> None:
+    """An image has three labels: worth asking about at the price of one, not of nine."""
+    run, known = folder / "run", read_labels(folder / "labels.csv")
+    dear = partlabel.suggest(run, 60, per="best", image_cost=18)
+    cells = partlabel.suggest(run, 60)
+    assert {(q.image, q.name) for q in dear.questions} == {
+        (q.image, q.name) for q in cells.questions
+    }
+    cheap = partlabel.suggest(run, 60, per="best", cost=3, image_cost=3)
+    whole = [q for q in cheap.questions if "of the image" in q.why]
+    images = {question.image for question in whole}
+    assert len(images) > 30
+    assert len(whole) == (known.dense(known.ids.find(images)) == 0).sum()
+    single = len(cheap) - len(whole)
+    assert cheap.seconds == 3 * len(images) + 3 * single <= 180
+    gains = [question.gain for question in cheap.questions]
+    assert gains == sorted(gains, reverse=True)
+    assert len({(q.image, q.name) for q in cheap.questions}) == len(cheap)
+    file = tmp_path / "q.csv"
+    words = ["--budget", "20", "--per", "best", "--image-cost", "2", "-o", str(file)]
+    assert suggest(folder, *words) == 0
+    assert "the unknown labels of the image tell most" in file.read_text()
+
+
 def test_answers_to_random_questions_fill_in_present_labels(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,6 +215,9 @@ def test_options_that_do_nothing_with_answers_are_refused(
         (["--budget", "5", "--per", "image", "--for", "errors"], "its questions are cells"),
         (["--budget", "5", "--per", "image", "--strategy", "margin"], "has no effect"),
         (["--budget", "5", "--cost", "-1"], "must be above 0"),
+        (["--budget", "5", "--per", "image", "--cost", "3"], "--image-cost has the seconds"),
+        (["--budget", "5", "--image-cost", "3"], "no effect with --per cell"),
+        (["--budget", "5", "--per", "best", "--for", "promises"], "its questions are cells"),
         (["--budget", "5", "--to", "coco"], "there is no format of questions 'coco'"),
     ],
 )

@@ -60,6 +60,16 @@ def test_cells_are_chosen_with_what_was_chosen_before() -> None:
         assert gain == pytest.approx(gains.max())
 
 
+def test_information_is_half_the_log_determinant_of_what_labels_take_away() -> None:
+    draw = np.random.default_rng(2)
+    known, weights = draw.normal(size=(7, 4)), draw.uniform(0, 0.25, 7)
+    before = np.linalg.slogdet(covariance_of_weights(known[:0], weights[:0], 0.3))[1]
+    after = np.linalg.slogdet(covariance_of_weights(known, weights, 0.3))[1]
+    assert Posterior(known, weights, 0.3).information == pytest.approx((before - after) / 2)
+    chosen = choose_spread(Posterior(known[:0], weights[:0], 0.3).of(known), weights, 7)
+    assert chosen.gains.sum() == pytest.approx((before - after) / 2)
+
+
 def test_leaving_one_out_is_close_to_training_without_it() -> None:
     draw = np.random.default_rng(2)
     features = draw.normal(size=(60, 3)) / 2

@@ -18,13 +18,23 @@ from partlabel.cli.run_options import (
 
 def suggest(
     run: RunFolder,
-    budget: Annotated[int, typer.Option(help="Number of questions: cells, or images.")],
+    budget: Annotated[
+        int,
+        typer.Option(
+            help="Number of questions: cells, or images; with --per best, as much work as so many "
+            "cells."
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", help="The file to write: .csv, or .json for label-studio."),
     ],
     per: Annotated[
-        str, typer.Option(help="cell (an image and a class) or image (all its unknown labels).")
+        str,
+        typer.Option(
+            help="cell (an image and a class), image (all its unknown labels), or best: whichever "
+            "tells more per second of work."
+        ),
     ] = "cell",
     goal: Annotated[
         str,
@@ -43,7 +53,17 @@ def suggest(
     ] = "information",
     cost: Annotated[
         Optional[float],  # noqa: UP045  # typer reads the annotation
-        typer.Option(help="Seconds of work per question. (default: 2 per cell, 10 per image)"),
+        typer.Option(
+            help="Seconds of work per cell: for the estimate of the time, and with --per best for "
+            "the choice. (default: 2)"
+        ),
+    ] = None,
+    image_cost: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            help="Seconds of work per image, with all its unknown labels: for the estimate of the "
+            "time, and with --per best for the choice. (default: 10)"
+        ),
     ] = None,
     images: Images = None,
     features: Features = None,
@@ -83,6 +103,7 @@ def suggest(
         budget,
         strategy=strategy,
         cost=cost,
+        image_cost=image_cost,
         images=images,
         features=features,
         feature_ids=feature_ids,

@@ -78,6 +78,7 @@ def train(
     from partlabel.base.terminal import say
     from partlabel.training.train import train as train_run
     from partlabel.training.unfreezing import describe
+    from partlabel.training.validation_note import describe_validation
 
     settings = values_of(Settings, values) | values_of(Execution, values)
     settings |= _frozen_part(frozen, unfreeze)
@@ -96,9 +97,9 @@ def train(
     record = run.record
     if record.members:
         names = "; ".join(f"{member.name} ({member.share:.0%})" for member in record.members)
-        val = record.best_val_mAP
-        result = "" if val is None else f", validation mAP {100 * val:.2f}"
-        say(f"{out}: {count(len(record.members), 'member')}{result}: {names}")
+        say(f"{out}: {count(len(record.members), 'member')}: {names}")
+        if record.best_val_mAP is not None:
+            say(f"  {describe_validation(run)}")
     elif record.best_val_mAP is None:
         say(
             f"{out}: the last epoch ({record.best_epoch}) is kept, since there are no labels to "
@@ -106,8 +107,7 @@ def train(
             "'holdout', would help a lot"
         )
     else:
-        score = f"validation mAP {100 * record.best_val_mAP:.2f}"
-        say(f"{out}: epoch {record.best_epoch} is kept, {score}")
+        say(f"{out}: epoch {record.best_epoch} is kept, {describe_validation(run)}")
     if kept := describe(out):
         say(f"  {kept}")
     if record.broken:

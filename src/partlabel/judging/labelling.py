@@ -151,6 +151,7 @@ def suggest(
     goal: Goal = "map",
     strategy: str = "information",
     cost: float | None = None,
+    image_cost: float | None = None,
     images: PathLike | None = None,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
@@ -165,14 +166,17 @@ def suggest(
 
     Args:
         run: a finished run.
-        budget: number of questions: cells (an image and a class), or images.
-        per: ``cell``, or ``image`` for all unknown labels of whole images.
+        budget: number of questions: cells (an image and a class), or images; for ``best``, as much
+            work as so many cells.
+        per: ``cell``; ``image`` for all unknown labels of whole images; ``best`` for whichever of
+            these tells more per second of work.
         goal: what the answers are for. ``map``: a better classifier, where all classes count the
             same. ``promises``: more present labels that can be filled in with a guarantee; some
             questions are then drawn at random. ``errors``: known labels that may be wrong.
         strategy: how questions are chosen: ``information``, ``random``, ``entropy``, ``margin`` or
             ``most-likely-present``.
-        cost: seconds of work per question; None for 2 per cell and 10 per image.
+        cost: seconds of work per cell; None for 2.
+        image_cost: seconds of work per image, with all its unknown labels; None for 10.
         images: the folder of the images; None for the run's own.
         features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
@@ -182,7 +186,15 @@ def suggest(
         The questions; ``save(path)`` writes them.
     """
     opened = open_run(run, images, cache, device, features, feature_ids)
-    result = suggest_run(opened, budget, per=per, goal=goal, strategy=strategy, cost=cost)
+    result = suggest_run(
+        opened,
+        budget,
+        per=per,
+        goal=goal,
+        strategy=strategy,
+        cost=cost,
+        image_cost=image_cost,
+    )
     for note in result.notes:
         warn(note)
     return result

@@ -1,4 +1,4 @@
-"""Turn scores into probabilities, and choose a decision threshold per class."""
+"""Turn scores into probabilities."""
 
 import math
 from dataclasses import dataclass
@@ -142,27 +142,3 @@ def reliability(probabilities: NDArray[Any], present: NDArray[np.bool_], bins: i
         for values in (probabilities, present)
     )
     return Bins(predicted, actual, cells[cells > 0])
-
-
-def balanced_thresholds(scores: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """The threshold [C] with the largest F1 on the known labels of each class.
-
-    A threshold lies half way between two scores, so that new scores may be slightly lower. It is
-    NaN for a class without both present and absent known labels.
-
-    Args:
-        scores: [n, C]
-        labels: [n, C] in {-1, 0, 1}
-    """
-    thresholds = np.full(labels.shape[1], np.nan)
-    for j in range(labels.shape[1]):
-        known = labels[:, j] != 0
-        # negated, so that the highest score comes first
-        negated, index = np.unique(-scores[known, j], return_inverse=True)
-        hits = np.bincount(index, labels[known, j] == PRESENT, len(negated)).cumsum()
-        predicted = np.bincount(index, minlength=len(negated)).cumsum()
-        if not len(negated) or hits[-1] in (0, predicted[-1]):
-            continue
-        best = int(np.argmax(2 * hits / (predicted + hits[-1])))
-        thresholds[j] = -negated[best : best + 2].mean()
-    return thresholds

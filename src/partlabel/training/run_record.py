@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
 from partlabel.base.validation import first_problem
-from partlabel.metrics.calibration import Calibration, balanced_thresholds, calibrate
+from partlabel.metrics.calibration import Calibration, calibrate
+from partlabel.metrics.class_thresholds import balanced_thresholds
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.auto.members import MemberRecord
 from partlabel.training.settings import Settings
@@ -146,10 +147,11 @@ def decision_figures(scores: NDArray[np.float64], labels: NDArray[np.int8]) -> d
     """
     if not labels.any():
         return {"thresholds": [], "calibration": None}
-    thresholds = balanced_thresholds(scores, labels).tolist()
+    calibration = calibrate(scores, labels)
+    thresholds = balanced_thresholds(scores, labels, calibration).tolist()
     return {
         "thresholds": [None if np.isnan(value) else value for value in thresholds],
-        "calibration": CalibrationRecord.of(calibrate(scores, labels)),
+        "calibration": CalibrationRecord.of(calibration),
     }
 
 

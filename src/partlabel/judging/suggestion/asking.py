@@ -68,6 +68,18 @@ class Askable:
         return np.asarray(readable.sum() - known - taken)
 
     @cached_property
+    def open_images(self) -> NDArray[np.bool_]:
+        """[n] whether each image can be decoded and has an unknown label."""
+        table = self.scored.table
+        known = np.bincount(table.cells.rows[table.cells.values != 0], minlength=len(table))
+        return np.asarray((known < len(table.classes)) & self.scored.readable)
+
+    def unknown_besides(self, images: Integers) -> Integers:
+        """[C] the number of cells of each class in other images that can be asked about."""
+        inside = np.count_nonzero(self.scored.table.dense(images) == 0, axis=0)
+        return np.asarray(self.unknown - inside)
+
+    @cached_property
     def _images(self) -> NDArray[np.uint64]:
         return keys(self.scored.table.ids)
 

@@ -33,6 +33,10 @@ class ClassCells(NamedTuple):
     logits: Floats
     draws: Floats
 
+    def where(self, kept: NDArray[np.bool_]) -> "ClassCells":
+        """Only these cells."""
+        return ClassCells(self.column, self.rows[kept], self.logits[kept], self.draws[kept])
+
 
 class Ordering(Protocol):
     """A priority for each cell; the highest is asked for first."""

@@ -47,6 +47,11 @@ class Posterior:
         inner[np.diag_indices_from(inner)] += 1.0
         self.factor = cholesky(inner, lower=True, overwrite_a=True)
 
+    @property
+    def information(self) -> float:
+        """What the known labels have told about the weights, in nats."""
+        return float(np.log(np.diag(self.factor)).sum())
+
     def of(self, new: NDArray[np.floating]) -> "NewLogits":
         """What is known about the logits of images with features [m, D]."""
         across = _kernel(self.known, new, self.prior) * self.root[:, None]

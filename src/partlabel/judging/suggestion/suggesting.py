@@ -8,6 +8,8 @@ from partlabel.base.errors import InputError, count, one_of, some
 from partlabel.judging.scoring import Scored
 from partlabel.judging.suggestion.asking import (
     Askable,
+    Floats,
+    Integers,
     Picked,
     by_information,
     by_ordering,
@@ -16,6 +18,7 @@ from partlabel.judging.suggestion.asking import (
 )
 from partlabel.judging.suggestion.drawn import find_zone
 from partlabel.judging.suggestion.information import FeaturesOf
+from partlabel.judging.suggestion.mixed import Mixture, best_mixture
 from partlabel.judging.suggestion.orderings import ORDERINGS
 from partlabel.judging.suggestion.questions import Question, Suggestions
 from partlabel.judging.suggestion.run_features import RunFeatures
@@ -23,15 +26,16 @@ from partlabel.judging.suggestion.scored_training import score_training
 from partlabel.training.run import Run
 
 Goal = Literal["map", "promises", "errors"]
-Unit = Literal["cell", "image"]
+Unit = Literal["cell", "image", "best"]
 GOALS: tuple[Goal, ...] = get_args(Goal)
 UNITS: tuple[Unit, ...] = get_args(Unit)
 INFORMATION = "information"
 STRATEGIES = (INFORMATION, *ORDERINGS)
-SECONDS: dict[Unit, float] = {"cell": 2.0, "image": 10.0}  # of work per question
+SECONDS, IMAGE_SECONDS = 2.0, 10.0  # of work per cell, and per image with all its unknown labels
 DRAWN = 0.3  # share of the questions for promises that are drawn at random
 PRECISION = 0.95  # that promises are to have
 
+_WHY_IMAGE = "the unknown labels of the image tell most"
 _WHY = {
     INFORMATION: "tells most about the class",
     "random": "in random order",
@@ -49,9 +53,12 @@ def suggest_run(
     goal: Goal = "map",
     strategy: str = INFORMATION,
     cost: float | None = None,
+    image_cost: float | None = None,
 ) -> Suggestions:
     """The questions whose answers help a run most. See :func:`partlabel.suggest`."""
-    _check(budget, per, goal, strategy, cost)
+    _check(budget, per, goal, strategy, cost, image_cost)
+    seconds = SECONDS if cost is None else cost
+    of_image = IMAGE_SECONDS if image_cost is None else image_cost
     scored = score_training(run)
     table = scored.table
     askable, notes = Askable(scored), _notes(run, scored)
@@ -61,12 +68,15 @@ def suggest_run(
         picked = suspicious(askable, features, budget)
         questions = _chosen(scored, picked, "the known label looks wrong")
     elif per == "image":
-        questions = _about_images(askable, features, budget)
+        rows, gains = whole_images(askable, features, budget)
+        return Suggestions(image_questions(askable, rows, gains), of_image * len(rows), notes)
+    elif per == "best":
+        mixture = best_mixture(askable, features, budget, of_image / seconds)
+        work = of_image * len(mixture.images) + seconds * len(mixture.cells.rows)
+        return Suggestions(mixed_questions(askable, mixture), work, notes)
     else:
         questions = cell_questions(askable, features, budget, goal, strategy)
-    seconds = SECONDS[per] if cost is None else cost
-    asked = len({question.image for question in questions}) if per == "image" else len(questions)
-    return Suggestions(questions, seconds * asked, notes)
+    return Suggestions(questions, seconds * len(questions), notes)
 
 
 def cell_questions(
@@ -119,10 +129,9 @@ def _chosen(scored: Scored, picked: Picked, why: str) -> list[Question]:
     ]
 
 
-def _about_images(askable: Askable, features: RunFeatures, budget: int) -> list[Question]:
-    """All unknown labels of the images that tell most; each has its image's gain."""
+def image_questions(askable: Askable, rows: Integers, gains: Floats) -> list[Question]:
+    """All unknown labels of images; each has its image's gain."""
     scored = askable.scored
-    rows, gains = whole_images(askable, features, budget)
     known = scored.table.dense(rows)
     cells = [
         (row, column, gain)
@@ -130,8 +139,14 @@ def _about_images(askable: Askable, features: RunFeatures, budget: int) -> list[
         for column in np.flatnonzero(labels == 0).tolist()
     ]
     images, columns, values = (np.array(part) for part in zip(*cells, strict=True))
-    why = "the unknown labels of the image tell most"
-    return _chosen(scored, Picked(images, columns, values), why)
+    return _chosen(scored, Picked(images, columns, values), _WHY_IMAGE)
+
+
+def mixed_questions(askable: Askable, mixture: Mixture) -> list[Question]:
+    """Questions about cells and images together, those with the highest gain per second first."""
+    cells = _chosen(askable.scored, mixture.cells, _WHY[INFORMATION])
+    images = image_questions(askable, mixture.images, mixture.gains) if len(mixture.images) else []
+    return sorted([*images, *cells], key=lambda question: -question.gain)
 
 
 def _mixed(chosen: list[Question], drawn: list[Question]) -> list[Question]:
@@ -142,19 +157,31 @@ def _mixed(chosen: list[Question], drawn: list[Question]) -> list[Question]:
     return [one for _, one in sorted(places, key=lambda pair: pair[0])]
 
 
-def _check(budget: int, per: str, goal: str, strategy: str, cost: float | None) -> None:
+def _check(
+    budget: int,
+    per: str,
+    goal: str,
+    strategy: str,
+    cost: float | None,
+    image_cost: float | None,
+) -> None:
     """Raise an error for options that cannot be used, or not together."""
     one_of("unit", per, UNITS)
     one_of("goal", goal, GOALS)
     one_of("strategy", strategy, STRATEGIES)
     if budget < 1:
         raise InputError(f"a budget of {budget:,} questions: ask at least one")
-    if cost is not None and not cost > 0:
-        raise InputError(f"a cost of {cost:g} seconds: must be above 0")
-    if per == "image" and goal != "map":
-        raise InputError(f"--per image has no effect with --for {goal}: its questions are cells")
-    if strategy != INFORMATION and (per == "image" or goal == "errors"):
-        raise InputError("--strategy has no effect with --per image or --for errors")
+    for seconds in (cost, image_cost):
+        if seconds is not None and not seconds > 0:
+            raise InputError(f"a cost of {seconds:g} seconds: must be above 0")
+    if per != "cell" and goal != "map":
+        raise InputError(f"--per {per} has no effect with --for {goal}: its questions are cells")
+    if strategy != INFORMATION and (per != "cell" or goal == "errors"):
+        raise InputError("--strategy has no effect with --per image, --per best or --for errors")
+    if per == "image" and cost is not None:
+        raise InputError("--cost is per cell; --image-cost has the seconds per image")
+    if per == "cell" and image_cost is not None:
+        raise InputError("--image-cost has no effect with --per cell")
 
 
 def _check_labels(run: Run, askable: Askable, budget: int, per: Unit, goal: Goal) -> None:
@@ -168,10 +195,7 @@ def _check_labels(run: Run, askable: Askable, budget: int, per: Unit, goal: Goal
     if goal == "errors":
         available, what = int(np.count_nonzero(table.cells.values)), "known label"
     elif per == "image":
-        open_images = np.bincount(
-            table.cells.rows[table.cells.values != 0], minlength=len(table)
-        ) < len(table.classes)
-        available, what = int((open_images & askable.scored.readable).sum()), "image"
+        available, what = int(askable.open_images.sum()), "image"
     else:
         available, what = int(askable.unknown.sum()), "unknown label"
     if not available:

@@ -9,14 +9,17 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 _PATIENCE = 3.0  # seconds to wait for the words of processes that failed at the same time
 _END = 20.0  # seconds that a process waits for the first one to show its error
 _EXIT = 5.0  # seconds that a process takes to end
 _POLL = 0.1
-_STORE_TIMEOUT = 10.0  # seconds after which a store counts as out of reach
+_STORE_TIMEOUT = 5.0  # seconds after which a store counts as out of reach
 
 
 @dataclass
@@ -38,6 +41,7 @@ class Words:
     names: list[str] = field(default_factory=list)
     meetings: int = 0
     queues: int = 0
+    is_lost: bool = False  # whether the store does not answer any more
 
     @classmethod
     def open(cls, rank: int, size: int) -> "Words":
@@ -109,6 +113,8 @@ class Words:
 
     def wait_for_end(self) -> None:
         """Wait until the first process has ended, for some seconds."""
+        if self.is_lost:
+            return
         until = time.monotonic() + _END
         while time.monotonic() < until and self._get("end") is None:
             time.sleep(_POLL)
@@ -135,13 +141,30 @@ class Words:
         return int(self.store.add(f"queue/{queue}", 1)) - 1
 
     def _set(self, key: str, value: str) -> None:
-        try:
-            self.store.set(key, value)
-        except RuntimeError:  # the network is cut
-            return
+        self._ask(lambda: self.store.set(key, value))
 
     def _get(self, key: str) -> str | None:
-        try:
+        def get() -> str | None:
             return bytes(self.store.get(key)).decode() if self.store.check([key]) else None
-        except RuntimeError:
+
+        answer: str | None = self._ask(get)
+        return answer
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """The answer of the store; None if it does not answer.
+
+        A store that a cut network hides would never answer, so a thread asks it.
+        """
+        answers: list[Any] = []
+
+        def ask() -> None:
+            with suppress(RuntimeError):
+                answers.append(question())
+
+        if self.is_lost:
             return None
+        thread = Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(_STORE_TIMEOUT)
+        self.is_lost = thread.is_alive()
+        return answers[0] if answers else None

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -64,11 +65,14 @@ class Words:
             timeout=timedelta(seconds=_STORE_TIMEOUT),
         )
         own = PrefixStore(f"partlabel-{token[0]}", store)
-        return cls(own, rank, size, socket.gethostname())
+        words = cls(own, rank, size, socket.gethostname())
+        Thread(target=words._beat, daemon=True).start()
+        return words
 
     def say(self, code: int, message: str) -> None:
         """Say why this process fails."""
         self._set(f"error/{self.rank}", json.dumps([code, message]))
+        self._set("error", "1")
 
     def of_others(
         self, *, timed_out: bool, patience: float = _PATIENCE
@@ -93,7 +97,9 @@ class Words:
         return errors
 
     def _errors(self) -> dict[int, tuple[int, str]]:
-        found = {}
+        found: dict[int, tuple[int, str]] = {}
+        if self._get("error") is None:
+            return found
         for who in range(self.size):
             text = self._get(f"error/{who}") if who != self.rank else None
             if text is not None:
@@ -120,16 +126,43 @@ class Words:
             time.sleep(_POLL)
         time.sleep(_EXIT)  # torchrun ends this process as soon as the first one has ended
 
-    def wait_for_all(self) -> bool:
-        """Wait until all processes call this, however long that takes; False if one fails."""
+    def wait_for_all(self, patience: float) -> bool:
+        """Wait until all processes call this; False if one fails.
+
+        Args:
+            patience: seconds after which a process without a heartbeat is given up. One that is
+                busy has a heartbeat, and is waited for however long it takes.
+
+        Raises:
+            TimeoutError: a process, or the store, does not answer.
+        """
         self.meetings += 1
         key = f"meeting/{self.meetings}"
-        self.store.add(key, 1)
-        while self.store.add(key, 0) < self.size:
+        beats, heard_at, checked_at = dict[int, int](), dict[int, float](), time.monotonic()
+        came = self._ask(partial(self.store.add, key, 1))
+        while came is not None and came < self.size:
             if self._errors():
                 return False
+            now = time.monotonic()
+            for who in range(self.size) if now - checked_at > 1 else ():
+                checked_at = now
+                beat = self._ask(partial(self.store.add, f"beat/{who}", 0)) or 0
+                if beats.get(who) != beat:
+                    beats[who], heard_at[who] = beat, now
+                if now - heard_at[who] > patience:
+                    raise TimeoutError(f"timed out: process {who} has no heartbeat")
             time.sleep(_POLL)
+            came = self._ask(partial(self.store.add, key, 0))
+        if came is None:
+            raise TimeoutError("timed out: the store does not answer")
         return True
+
+    def _beat(self) -> None:
+        """Show every second that this process is alive."""
+        while not self.is_lost:
+            with suppress(RuntimeError):
+                self.store.add(f"beat/{self.rank}", 1)
+            time.sleep(1)
 
     def new_queue(self) -> int:
         """A queue that no process has used yet; all processes must ask for it."""

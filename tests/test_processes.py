@@ -44,6 +44,9 @@ def test_several_processes_train_as_one(
             alone[name] = process_cases.train_case(name)
         result = load_state(tmp_path / f"{name}.safetensors")
         assert_close(name, alone[name], result)
+    for number, name in enumerate(process_cases.TURNS):
+        expected = process_cases.train_case(name)["weights"]
+        assert same(load_state(tmp_path / f"turn {number}.safetensors")["weights"], expected)
 
 
 def assert_close(name: str, one: dict[str, Any], several: dict[str, Any]) -> None:

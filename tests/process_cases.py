@@ -84,6 +84,9 @@ CASES |= {
 }
 
 
+TURNS = ["a teacher", "latent-noise by lbfgs", "bce"]
+
+
 class MadeUp:
     """Inputs that depend on the row and the view: feature maps, or images."""
 
@@ -169,8 +172,14 @@ def train_case(name: str) -> dict[str, Any]:
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
-    """Train all cases, and write the results of the first process."""
+    """Train all cases, and write the results of the first process.
+
+    Before, the processes take turns with trainings that each does alone.
+    """
     with processes.together():
+        for number, result in processes.take_turns(lambda number: train_case(TURNS[number]), 3):
+            if processes.is_first():
+                save_state(folder / f"turn {number}.safetensors", result)
         for name in names or CASES:
             result = train_case(name)
             if processes.is_first():

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import process_cases
 import process_faults
 from partlabel import train
 from partlabel.base.errors import PartlabelWarning
+from partlabel.base.process_words import Words
 from partlabel.cli import main
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.sharing import treats_images_alone
@@ -42,6 +44,9 @@ def test_several_processes_train_as_one(
             alone[name] = process_cases.train_case(name)
         result = load_state(tmp_path / f"{name}.safetensors")
         assert_close(name, alone[name], result)
+    for number, name in enumerate(process_cases.TURNS):
+        expected = process_cases.train_case(name)["weights"]
+        assert same(load_state(tmp_path / f"turn {number}.safetensors")["weights"], expected)
 
 
 def assert_close(name: str, one: dict[str, Any], several: dict[str, Any]) -> None:
@@ -148,3 +153,44 @@ def test_a_wrong_timeout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARTLABEL_TIMEOUT", "soon")
     with pytest.raises(InputError, match="PARTLABEL_TIMEOUT is 'soon'"):
         timeout()
+
+
+# ---- messages beside the work
+
+
+def two_words() -> tuple[Words, Words]:
+    """What two processes tell each other, here in one."""
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    return Words(store, 0, 2, "here"), Words(store, 1, 2, "there")
+
+
+def test_a_meeting_takes_place_when_all_are_there() -> None:
+    first, second = two_words()
+    with ThreadPoolExecutor() as threads:
+        meetings = [threads.submit(words.wait_for_all, 60) for words in (first, second)]
+        assert all(meeting.result() for meeting in meetings)
+
+
+def test_a_meeting_ends_when_a_process_fails_or_has_no_heartbeat() -> None:
+    first, second = two_words()
+    with pytest.raises(TimeoutError, match="process 0 has no heartbeat"):  # neither has
+        first.wait_for_all(0.5)
+    second.say(2, "no such folder")
+    assert not first.wait_for_all(60)
+    assert first.of_others(timed_out=False) == {1: (2, "no such folder")}
+    assert second.of_others(timed_out=False, patience=0.1) == {}
+
+
+def test_who_gave_up_waiting_is_not_the_one_that_is_silent() -> None:
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    first, second = (Words(store, rank, 3, "here") for rank in range(2))
+    second.of_others(timed_out=True, patience=0.1)
+    first.of_others(timed_out=True, patience=0.1)
+    assert first.silent() == [2]
+
+
+def test_tasks_are_taken_once() -> None:
+    first, second = two_words()
+    assert (first.new_queue(), second.new_queue()) == (1, 1)
+    assert [first.next_number(1), second.next_number(1), first.next_number(1)] == [0, 1, 2]
+    assert first.next_number(first.new_queue()) == 0

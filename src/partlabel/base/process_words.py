@@ -9,14 +9,18 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Thread
 from typing import Any
 
 _PATIENCE = 3.0  # seconds to wait for the words of processes that failed at the same time
 _END = 20.0  # seconds that a process waits for the first one to show its error
 _EXIT = 5.0  # seconds that a process takes to end
 _POLL = 0.1
-_STORE_TIMEOUT = 10.0  # seconds after which a store counts as out of reach
+_STORE_TIMEOUT = 5.0  # seconds after which a store counts as out of reach
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Words:
     names: list[str] = field(default_factory=list)
     meetings: int = 0
     queues: int = 0
+    is_lost: bool = False  # whether the store does not answer any more
 
     @classmethod
     def open(cls, rank: int, size: int) -> "Words":
@@ -60,11 +65,14 @@ class Words:
             timeout=timedelta(seconds=_STORE_TIMEOUT),
         )
         own = PrefixStore(f"partlabel-{token[0]}", store)
-        return cls(own, rank, size, socket.gethostname())
+        words = cls(own, rank, size, socket.gethostname())
+        Thread(target=words._beat, daemon=True).start()
+        return words
 
     def say(self, code: int, message: str) -> None:
         """Say why this process fails."""
         self._set(f"error/{self.rank}", json.dumps([code, message]))
+        self._set("error", "1")
 
     def of_others(
         self, *, timed_out: bool, patience: float = _PATIENCE
@@ -89,7 +97,9 @@ class Words:
         return errors
 
     def _errors(self) -> dict[int, tuple[int, str]]:
-        found = {}
+        found: dict[int, tuple[int, str]] = {}
+        if self._get("error") is None:
+            return found
         for who in range(self.size):
             text = self._get(f"error/{who}") if who != self.rank else None
             if text is not None:
@@ -109,21 +119,50 @@ class Words:
 
     def wait_for_end(self) -> None:
         """Wait until the first process has ended, for some seconds."""
+        if self.is_lost:
+            return
         until = time.monotonic() + _END
         while time.monotonic() < until and self._get("end") is None:
             time.sleep(_POLL)
         time.sleep(_EXIT)  # torchrun ends this process as soon as the first one has ended
 
-    def wait_for_all(self) -> bool:
-        """Wait until all processes call this, however long that takes; False if one fails."""
+    def wait_for_all(self, patience: float) -> bool:
+        """Wait until all processes call this; False if one fails.
+
+        Args:
+            patience: seconds after which a process without a heartbeat is given up. One that is
+                busy has a heartbeat, and is waited for however long it takes.
+
+        Raises:
+            TimeoutError: a process, or the store, does not answer.
+        """
         self.meetings += 1
         key = f"meeting/{self.meetings}"
-        self.store.add(key, 1)
-        while self.store.add(key, 0) < self.size:
+        beats, heard_at, checked_at = dict[int, int](), dict[int, float](), time.monotonic()
+        came = self._ask(partial(self.store.add, key, 1))
+        while came is not None and came < self.size:
             if self._errors():
                 return False
+            now = time.monotonic()
+            for who in range(self.size) if now - checked_at > 1 else ():
+                checked_at = now
+                beat = self._ask(partial(self.store.add, f"beat/{who}", 0)) or 0
+                if beats.get(who) != beat:
+                    beats[who], heard_at[who] = beat, now
+                if now - heard_at[who] > patience:
+                    raise TimeoutError(f"timed out: process {who} has no heartbeat")
             time.sleep(_POLL)
+            came = self._ask(partial(self.store.add, key, 0))
+        if came is None:
+            raise TimeoutError("timed out: the store does not answer")
         return True
+
+    def _beat(self) -> None:
+        """Show every second that this process is alive."""
+        while not self.is_lost:
+            with suppress(RuntimeError):
+                self.store.add(f"beat/{self.rank}", 1)
+            time.sleep(1)
 
     def new_queue(self) -> int:
         """A queue that no process has used yet; all processes must ask for it."""
@@ -135,13 +174,30 @@ class Words:
         return int(self.store.add(f"queue/{queue}", 1)) - 1
 
     def _set(self, key: str, value: str) -> None:
-        try:
-            self.store.set(key, value)
-        except RuntimeError:  # the network is cut
-            return
+        self._ask(lambda: self.store.set(key, value))
 
     def _get(self, key: str) -> str | None:
-        try:
+        def get() -> str | None:
             return bytes(self.store.get(key)).decode() if self.store.check([key]) else None
-        except RuntimeError:
+
+        answer: str | None = self._ask(get)
+        return answer
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """The answer of the store; None if it does not answer.
+
+        A store that a cut network hides would never answer, so a thread asks it.
+        """
+        answers: list[Any] = []
+
+        def ask() -> None:
+            with suppress(RuntimeError):
+                answers.append(question())
+
+        if self.is_lost:
             return None
+        thread = Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(_STORE_TIMEOUT)
+        self.is_lost = thread.is_alive()
+        return answers[0] if answers else None

@@ -55,6 +55,11 @@ def rank() -> int:
     return launched_rank() if _state.together else 0
 
 
+def has_whole_batches() -> bool:
+    """Whether losses are computed of whole batches in each process, as a training of ours does."""
+    return _state.together or _state.alone
+
+
 def is_first() -> bool:
     """Whether this is the process that writes files."""
     return rank() == 0
@@ -190,10 +195,12 @@ def average(tensors: "Iterable[Tensor]") -> None:
 
 
 def wait_for_all() -> None:
-    """Wait until all processes are here, however long that takes."""
+    """Wait until all processes are here, however long that takes while they are alive."""
     if size() > 1 and _state.words is not None:
-        with collective():
-            everyone_came = _state.words.wait_for_all()
+        try:
+            everyone_came = _state.words.wait_for_all(timeout())
+        except TimeoutError as error:
+            raise lost(error) from error
         if not everyone_came:
             raise lost(RuntimeError("another process failed"))
 

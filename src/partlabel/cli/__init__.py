@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from partlabel.base import launch, processes
-from partlabel.base.errors import PartlabelError, PartlabelWarning, StoppedError
+from partlabel.base.errors import JobError, PartlabelError, PartlabelWarning, StoppedError
 from partlabel.base.interruption import STOPPING
 from partlabel.base.wording import words_of_commands
 from partlabel.cli import (
@@ -72,11 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             complain("error", "stopped by SIGINT", "bold red")
             return 128 + signal.SIGINT
-        except MemoryError:
-            complain("error", "not enough memory", "bold red")
-            return 1
-        except OSError as error:
-            complain("error", str(error), "bold red")
+        except (MemoryError, OSError) as error:
+            text = "not enough memory" if isinstance(error, MemoryError) else str(error)
+            complain("error", str(processes.tell_others(JobError(text))), "bold red")
             return 1
         return 0
 

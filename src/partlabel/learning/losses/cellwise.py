@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.functional import logsigmoid
 
+from partlabel.base import processes
+
 
 def precise(logits: Tensor) -> Tensor:
     """Logits in single precision or better: half precision is too coarse to sum up costs."""
@@ -45,17 +47,18 @@ def over_processes(count: Tensor) -> Tensor:
     """The mean of a count over all processes of a distributed training; the total is at least 1.
 
     Gradients are averaged over processes. So a sum that each process divides by this value becomes
-    the sum over all processes divided by the count over all processes. With one process the result
-    is the count itself.
+    the sum over all processes divided by the count over all processes. With one process, and if
+    each process has the whole batch, the result is the count itself.
 
     Args:
         count: a scalar.
     """
-    count, processes = count.detach().clone(), 1
-    if distributed.is_available() and distributed.is_initialized():
+    count, shares = count.detach().clone(), 1
+    is_distributed = distributed.is_available() and distributed.is_initialized()
+    if is_distributed and not processes.has_whole_batches():
         distributed.all_reduce(count)
-        processes = distributed.get_world_size()
-    return count.clamp(min=1) / processes
+        shares = distributed.get_world_size()
+    return count.clamp(min=1) / shares
 
 
 def likeliest(scores: Tensor, labels: Tensor, number: int) -> Tensor:

@@ -55,6 +55,16 @@ def test_the_mean_is_that_of_the_whole_image() -> None:
     np.testing.assert_allclose(own(maps).mean(dim=(2, 3)).numpy(), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("at_positions", [False, True])
+def test_features_of_0_stay_0_in_half_precision(at_positions: bool) -> None:
+    own, _ = random_own(at_positions=at_positions)
+    maps = torch.randn(3, 6, 5, 5).relu()
+    maps[:, 2] = 0
+    with torch.autocast("cpu", dtype=torch.float16):
+        found = own(maps.half())
+    torch.testing.assert_close(found, own(maps), atol=1e-2, rtol=1e-2)
+
+
 def test_each_position_has_its_own_probabilities() -> None:
     own, layer = random_own(at_positions=True)
     maps = torch.randn(3, 6, 5, 5)
@@ -112,6 +122,20 @@ def test_networks_without_a_classifier_of_their_own(tmp_path: Path) -> None:
     save_file(state, tmp_path / "bare.safetensors")
     for weights in ("none", str(tmp_path / "bare.safetensors")):
         assert own_classifier(Backbone("test_efficientnet", weights, "all", 64), weights) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_base_patch16_clip_224.openai",
+        "convnext_base.clip_laion2b",
+        "eva02_base_patch16_clip_224.merged2b",
+        "vit_large_patch14_clip_224.openai",
+    ],
+)
+def test_an_embedding_of_images_and_texts_has_no_classes(name: str) -> None:
+    assert timm.get_pretrained_cfg(name).num_classes > 0  # type: ignore[union-attr]
+    assert own_classes(name) == 0
 
 
 def settings_for(path: str) -> dict[str, Any]:

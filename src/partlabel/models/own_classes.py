@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from partlabel.base.numerics import at_least_single
 from partlabel.models.powers import power_gain, signed_power
 
 _SMALLEST = 1e-12  # variance of probabilities
@@ -66,7 +67,7 @@ class OwnClasses(nn.Module):
         logits = conv2d(
             maps if self.at_positions else means, self.matrix[:, :, None, None], self.bias
         )
-        own = self.weight * logits.softmax(dim=1) ** self.power
+        own = self.weight * at_least_single(logits).softmax(dim=1) ** self.power
         if self.at_positions:
             maps = signed_power(maps, self.power)
         elif self.power != 1:

@@ -2,6 +2,8 @@
 
 from torch import Tensor
 
+from partlabel.base.numerics import at_least_single
+
 _SMALLEST = 1e-8  # of a feature, below which its power is proportional to it
 
 
@@ -17,4 +19,5 @@ def signed_power(features: Tensor, power: float) -> Tensor:
 
 def power_gain(features: Tensor, power: float) -> Tensor:
     """What each feature is multiplied by to get its power."""
-    return features.abs().clamp(min=_SMALLEST) ** (power - 1)
+    # half precision has no number as small as the smallest, so that 0 would become NaN
+    return at_least_single(features).abs().clamp(min=_SMALLEST) ** (power - 1)

@@ -12,16 +12,19 @@ from partlabel.models.backbones.networks import config_of, load_whole
 from partlabel.models.own_classes import OwnClasses
 from partlabel.models.reduction import Reduction
 
-_MOST_CLASSES = 2048  # of a classifier; those of ImageNet-21k would be more than the features
+_IMAGENET = 1000  # classes; those of ImageNet-21k would be more than the features
 _SAME = 1e-3  # largest difference of two ways to the same logits
 
 
 def own_classes(name: str) -> int:
-    """Number of the classes that a network was pretrained on; 0 if they cannot be used."""
+    """Number of the classes that a network was pretrained on; 0 if they cannot be used.
+
+    A network that was pretrained on images with texts (CLIP) has no classes. timm counts the
+    dimensions of its embedding as such, 512 for example, but no probability belongs to them.
+    """
     if "+" in name or not timm.is_model(name):
         return 0
-    number = int(config_of(name).get("num_classes") or 0)
-    return number if number <= _MOST_CLASSES else 0
+    return _IMAGENET if config_of(name).get("num_classes") == _IMAGENET else 0
 
 
 def own_classifier(backbone: Backbone, weights: str) -> nn.Linear | None:

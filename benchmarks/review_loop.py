@@ -34,7 +34,11 @@ HEAD: dict[str, Any] = {
 
 
 def answer(
-    address: str, classes: Sequence[str], truth: dict[tuple[str, str], bool], number: int
+    address: str,
+    classes: Sequence[str],
+    truth: dict[tuple[str, str], bool],
+    number: int,
+    order: str,
 ) -> int:
     """Answer this many labels by keys, a board of each class at a time; returns the keys."""
     keys = 0
@@ -44,6 +48,8 @@ def answer(
         page = browser.new_page(viewport={"width": 1000, "height": 700})
         page.goto(address)
         page.wait_for_selector("body[data-ready=yes] .tile", timeout=300_000)
+        page.select_option("#order", order)
+        page.wait_for_selector(".tile")
         at, step = 0, "]"
         while True:
             if not page.locator(".tile.unknown").count():
@@ -71,7 +77,9 @@ def answer(
     return keys
 
 
-def run(images: int = 600, classes: int = 8, answers: int = 150, seed: int = 0) -> None:
+def run(
+    images: int = 600, classes: int = 8, answers: int = 150, seed: int = 0, order: str = "useful"
+) -> None:
     """Print test mAP before and after."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -94,7 +102,7 @@ def run(images: int = 600, classes: int = 8, answers: int = 150, seed: int = 0) 
             found = re.search(r"http://\S+", server.stdout.readline())
             assert found is not None
             try:
-                keys = answer(found.group(), list(full.classes), truth, answers)
+                keys = answer(found.group(), list(full.classes), truth, answers, order)
             finally:
                 server.terminate()
         target = folder / "reviewed.csv"
@@ -104,7 +112,7 @@ def run(images: int = 600, classes: int = 8, answers: int = 150, seed: int = 0) 
             evaluate(one, test, pictures, cache=folder / "cache")["mAP"] for one in (first, again)
         )
     about = f"{images} scenes x {classes} classes, 5% known, seed {seed}"
-    print(f"{about}: {answers} answers, {keys} keys")
+    print(f"{about}: {answers} answers, {keys} keys, most {order} first")
     print(f"test mAP before {100 * before:.2f}, after {100 * after:.2f}")
     print(machine())
 
@@ -115,4 +123,5 @@ if __name__ == "__main__":
     parser.add_argument("--classes", type=int, default=8)
     parser.add_argument("--answers", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--order", default="useful", choices=["useful", "doubtful"])
     run(**vars(parser.parse_args()))

@@ -37,13 +37,17 @@ def test_several_processes_train_as_one(
     processes: int, names: list[str], alone: dict[str, Any], tmp_path: Path
 ) -> None:
     """In double precision, so that rounding cannot change a decision."""
-    ended = launch(processes, [str(TESTS / "process_cases.py"), str(tmp_path), *names])
+    cases = [*names, process_cases.STATISTICS]
+    ended = launch(processes, [str(TESTS / "process_cases.py"), str(tmp_path), *cases])
     assert ended.returncode == 0, ended.stderr
     for name in names:
         if name not in alone:
             alone[name] = process_cases.train_case(name)
         result = load_state(tmp_path / f"{name}.safetensors")
         assert_close(name, alone[name], result)
+    unequal = load_state(tmp_path / f"{process_cases.STATISTICS}.safetensors")
+    assert all(bool(weight.isfinite().all()) for weight in unequal["weights"].values())
+    assert unequal["figures"][-1]["loss"] < unequal["figures"][0]["loss"]
     for number, name in enumerate(process_cases.TURNS):
         expected = process_cases.train_case(name)["weights"]
         assert same(load_state(tmp_path / f"turn {number}.safetensors")["weights"], expected)

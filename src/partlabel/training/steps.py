@@ -116,6 +116,7 @@ class Steps:
         optimizer.step(closure)
         with torch.no_grad():
             figures = _numbers(self._loss(batch, progress.total_steps))
+            self._average_statistics()
         first, final = costs[0] + penalty, figures["loss"] + optimizer.penalty()
         is_settled = self.objective.method.is_settled(progress.epoch)
         progress.converged = is_settled and has_converged(progress.final_cost, first, final)
@@ -134,6 +135,7 @@ class Steps:
         else:
             parts["loss"].backward()  # type: ignore[no-untyped-call]
         average_gradients(self.objective.model)
+        self._average_statistics()
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         trained = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -162,16 +164,19 @@ class Steps:
         return parts
 
     def _parts(self, batch: Batch) -> dict[str, Tensor]:
-        """The loss and its parts; batch statistics are those of all processes."""
-        sizes, backbone = self.shares.sizes, self.objective.model.backbone
+        """The loss and its parts."""
+        backbone = self.objective.model.backbone
         was_training = backbone.training
-        if sizes and not self.shares.own:
+        if self.shares.sizes and not self.shares.own:
             backbone.eval()  # there are no statistics of an empty share
         parts: dict[str, Tensor] = self.objective(batch)
         backbone.train(was_training)
-        if sizes and torch.is_grad_enabled():
-            average_statistics(self.objective.model.backbone, sizes)
         return parts
+
+    def _average_statistics(self) -> None:
+        """Make batch statistics those of all processes; not before gradients are computed."""
+        if self.shares.sizes:
+            average_statistics(self.objective.model.backbone, self.shares.sizes)
 
 
 def has_converged(before: float | None, first: float, final: float) -> bool:

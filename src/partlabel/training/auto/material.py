@@ -1,6 +1,7 @@
 """What all candidates are trained and compared on: features in memory, and labels."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -31,7 +32,8 @@ from partlabel.training.run_split import Selection, by_humans, has_both_kinds
 from partlabel.training.settings import Settings
 
 _FITTED = 1000  # images that the reduction of features is fitted on
-_BALANCED = 4  # batches of these that show the weight of own classes
+_BALANCED = 256  # images of these that the weight of own classes is found on
+_AT_A_TIME = 4096  # images whose mean features are transformed together
 _OWN_SIZE = 0.5  # of the network's own classes, relative to the features
 _FULLY = 0.9  # share of known labels from which on a holdout counts as fully labelled
 
@@ -118,9 +120,9 @@ def gather(
     own = None
     if classifier is not None:
         own = OwnClasses(*_sizes(classifier), ROOT).use(classifier)
-        own.balance([_pooled_maps(pooled, train)], _OWN_SIZE)
+        own.balance(_pooled_maps(pooled, train).split(_AT_A_TIME), _OWN_SIZE)
         features[FeatureKind(None, ROOT, own_classes=True)] = with_own_classes(pooled, own, train)
-    reduction = _fit_reduction(inputs, readable, train, classifier)
+    reduction = fit_reduction(inputs, readable, train, classifier)
     if reduction is not None:
         maps = hold(inputs, len(rows), partial(_reduced, reduction)).part(readable)
         kind = FeatureKind(len(reduction.basis), reduction.power, classifier is not None)
@@ -149,7 +151,7 @@ def chooses_on_holdout(
     return val.known >= _FULLY or not has_both_kinds(training)
 
 
-def _fit_reduction(
+def fit_reduction(
     inputs: InputSource, readable: Rows, train: int, classifier: nn.Linear | None
 ) -> Reduction | None:
     """Principal components of the maps of training images; None if maps cannot be used."""
@@ -158,14 +160,20 @@ def _fit_reduction(
     if positions == 1 or not fits(len(readable) * components * positions * 2):
         return None
     sample = readable[np.unique(np.linspace(0, train - 1, min(train, _FITTED)).astype(np.int64))]
-    parts = [part.views["clean"] for part in inputs.batches(in_batches(sample, 64), ("clean",))]
     own = None
     if classifier is not None:
         own = OwnClasses(*_sizes(classifier), ROOT, at_positions=True).use(classifier)
-        own.balance(parts[:_BALANCED], _OWN_SIZE)
+        spread_out = sample[:: math.ceil(len(sample) / _BALANCED)]
+        own.balance(_clean_maps(inputs, spread_out), _OWN_SIZE)
     reduction = Reduction(first.shape[1], components, ROOT, own)
-    reduction.fit(parts)
+    reduction.fit(_clean_maps(inputs, sample))
     return reduction.eval()
+
+
+def _clean_maps(inputs: InputSource, rows: Rows) -> Iterator[Tensor]:
+    """The maps of images, a batch at a time: all of them could be more than the memory holds."""
+    for part in inputs.batches(in_batches(rows, 64), ("clean",)):
+        yield part.views["clean"]
 
 
 def _sizes(classifier: nn.Linear) -> tuple[int, int, float]:

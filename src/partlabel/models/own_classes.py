@@ -20,10 +20,10 @@ _SMALLEST = 1e-12  # variance of probabilities
 class OwnClasses(nn.Module):
     """Adds the probabilities of a network's own classes to its feature maps; never trained.
 
-    For heads that take the mean over positions, the probabilities are those of the whole image, the
-    same at all positions. The mean of the result is then the power of the mean features and, after
-    it, the power of the probabilities, times ``weight``. For heads that look at positions, features
-    and probabilities are those of each position.
+    Unless ``at_positions``, the probabilities are those of the whole image, the same at all
+    positions. The mean of the result over positions then has the powers of the mean features, and
+    after them the powers of the probabilities, times ``weight``. With ``at_positions``, powers and
+    probabilities are those of each position.
 
     Args:
         features: D, channels of the feature map.

@@ -120,7 +120,7 @@ def gather(
     own = None
     if classifier is not None:
         own = OwnClasses(*_sizes(classifier), ROOT).use(classifier)
-        own.balance(_pooled_maps(pooled, train).split(_AT_A_TIME), _OWN_SIZE)
+        own.balance(_pooled_maps(pooled, train), _OWN_SIZE)
         features[FeatureKind(None, ROOT, own_classes=True)] = with_own_classes(pooled, own, train)
     reduction = fit_reduction(inputs, readable, train, classifier)
     if reduction is not None:
@@ -181,9 +181,11 @@ def _sizes(classifier: nn.Linear) -> tuple[int, int, float]:
     return classifier.in_features, classifier.out_features, 1.0
 
 
-def _pooled_maps(pooled: HeldFeatures, train: int) -> Tensor:
-    """Mean features [n, D, 1, 1] of the first ``train`` images."""
-    return pooled.features[torch.from_numpy(pooled.place[pooled.rows[:train]])]
+def _pooled_maps(pooled: HeldFeatures, train: int) -> Iterator[Tensor]:
+    """Mean features [b, D, 1, 1] of the first ``train`` images, in parts."""
+    places = torch.from_numpy(pooled.place[pooled.rows[:train]])
+    for first in range(0, train, _AT_A_TIME):
+        yield pooled.features[places[first : first + _AT_A_TIME]]
 
 
 def _reduced(reduction: Reduction, maps: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ def gather(
     features = {FeatureKind(None, power): centred(pooled, power, train) for power in POWERS}
     own = None
     if classifier is not None:
-        own = OwnClasses(*_sizes(classifier), ROOT).use(classifier)
+        own = _new_own_classes(classifier, at_positions=False)
         own.balance(_pooled_maps(pooled, train), _OWN_SIZE)
         features[FeatureKind(None, ROOT, own_classes=True)] = with_own_classes(pooled, own, train)
     reduction = fit_reduction(inputs, readable, train, classifier)
@@ -162,7 +162,7 @@ def fit_reduction(
     sample = readable[np.unique(np.linspace(0, train - 1, min(train, _FITTED)).astype(np.int64))]
     own = None
     if classifier is not None:
-        own = OwnClasses(*_sizes(classifier), ROOT, at_positions=True).use(classifier)
+        own = _new_own_classes(classifier, at_positions=True)
         spread_out = sample[:: math.ceil(len(sample) / _BALANCED)]
         own.balance(_clean_maps(inputs, spread_out), _OWN_SIZE)
     reduction = Reduction(first.shape[1], components, ROOT, own)
@@ -176,9 +176,10 @@ def _clean_maps(inputs: InputSource, rows: Rows) -> Iterator[Tensor]:
         yield part.views["clean"]
 
 
-def _sizes(classifier: nn.Linear) -> tuple[int, int, float]:
-    """The arguments of :class:`OwnClasses`, with a weight that is to be found."""
-    return classifier.in_features, classifier.out_features, 1.0
+def _new_own_classes(classifier: nn.Linear, *, at_positions: bool) -> OwnClasses:
+    """What adds own classes, with a weight that is yet to be found."""
+    features, classes = classifier.in_features, classifier.out_features
+    return OwnClasses(features, classes, 1.0, ROOT, at_positions=at_positions).use(classifier)
 
 
 def _pooled_maps(pooled: HeldFeatures, train: int) -> Iterator[Tensor]:

@@ -1,5 +1,7 @@
 """The classes that a network was pretrained on, as further features."""
 
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ from torch import Tensor, nn
 
 import partlabel
 from partlabel.base.errors import InputError
+from partlabel.images.batches import Inputs, Rows
 from partlabel.models import Backbone, Reduction
 from partlabel.models.backbones import own_classes, own_classifier
 from partlabel.models.heads import Ensemble, Linear
 from partlabel.models.own_classes import OwnClasses
+from partlabel.training.auto.material import fit_reduction
 from partlabel.training.run import Run
 
 FAMILIES = ("test_efficientnet", "test_resnet", "test_convnext", "test_vit", "test_vit2")
@@ -80,6 +84,36 @@ def test_the_weight_gives_probabilities_a_share_of_the_deviation() -> None:
     rows = torch.cat([own(maps).movedim(1, -1).flatten(0, 2) for maps in batches])
     features, classes = rows.var(dim=0, correction=0).tensor_split([6])
     assert float((classes.sum() / features.sum()) ** 0.5) == pytest.approx(0.5, rel=0.01)
+
+
+def test_the_weight_is_finite_without_any_deviation() -> None:
+    own, _ = random_own()
+    own.balance([torch.ones(1, 6, 1, 1) / 3], 0.5)
+    assert own.weight > 0
+
+
+def test_auto_reads_maps_a_batch_at_a_time() -> None:
+    """Maps of a thousand images of a large network would not fit into the memory."""
+    alive: list[weakref.ref[Tensor]] = []
+    most = 0
+
+    class Source:
+        def batches(self, rows: list[Rows], *rest: object, **more: object) -> Iterator[Inputs]:
+            nonlocal most
+            for part in rows:
+                maps = torch.rand(len(part), 6, 2, 2)
+                alive.append(weakref.ref(maps))
+                inputs = Inputs(part, {"clean": maps})
+                del maps
+                most = max(most, sum(ref() is not None for ref in alive))
+                yield inputs
+                del inputs
+
+    _, layer = random_own()
+    reduction = fit_reduction(Source(), np.arange(640), 640, layer)
+    assert reduction is not None
+    assert reduction.own is not None
+    assert most <= 3  # of ten
 
 
 def test_components_are_found_of_features_and_probabilities() -> None:

@@ -20,10 +20,10 @@ _SMALLEST = 1e-12  # variance of probabilities
 class OwnClasses(nn.Module):
     """Adds the probabilities of a network's own classes to its feature maps; never trained.
 
-    For heads that take the mean over positions, the probabilities are those of the whole image, the
-    same at all positions. The mean of the result is then the power of the mean features and, after
-    it, the power of the probabilities, times ``weight``. For heads that look at positions, features
-    and probabilities are those of each position.
+    Unless ``at_positions``, the probabilities are those of the whole image, the same at all
+    positions. The mean of the result over positions then has the powers of the mean features, and
+    after them the powers of the probabilities, times ``weight``. With ``at_positions``, powers and
+    probabilities are those of each position.
 
     Args:
         features: D, channels of the feature map.
@@ -79,11 +79,17 @@ class OwnClasses(nn.Module):
         """Set the weight so that probabilities have ``size`` times the deviation of the features.
 
         Args:
-            maps: batches of feature maps [B, D, H, W].
+            maps: batches of feature maps [B, D, H, W], of which one at a time is in memory.
+            size: of the probabilities, relative to the features.
         """
         self.weight = 1.0
-        rows = torch.cat([self(part).movedim(1, -1).flatten(0, -2) for part in maps])
-        variances = rows.var(dim=0, correction=0)
+        rows, total, squares = 0, torch.zeros(()), torch.zeros(())
+        for part in maps:
+            values = self(part).movedim(1, -1).flatten(0, -2)
+            rows += len(values)
+            total = total + values.sum(dim=0, dtype=torch.float64)
+            squares = squares + values.square().sum(dim=0, dtype=torch.float64)
+        variances = (squares / rows - (total / rows).square()).clamp(min=0)
         features, classes = variances.tensor_split([self.matrix.shape[1]])
         ratio = float(features.sum() / classes.sum().clamp(min=_SMALLEST))
         self.weight = float(f"{size * ratio**0.5:.3g}") or 1.0

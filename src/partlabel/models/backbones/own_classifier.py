@@ -54,13 +54,16 @@ def _is_last(layer: nn.Linear, whole: nn.Module, backbone: Backbone) -> bool:
     """Whether the classifier takes exactly the pooled features, seen on an image of noise."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randint(0, 256, (1, 3, backbone.size, backbone.size), generator=generator)
-    image = noise.to(torch.uint8)
-    normalised = (image.to(backbone.device) - backbone.mean) / backbone.std
-    means = backbone.lower(normalised).mean(dim=(2, 3)).cpu()
+    image = noise.to(backbone.device, torch.uint8)
+    normalised = (image - backbone.mean) / backbone.std
+    means = backbone.lower(normalised).mean(dim=(2, 3))
     if means.shape[1] != layer.in_features:
         return False
-    logits = whole.eval()(normalised.cpu())
-    return bool((layer(means) - logits).abs().max() <= _SAME * logits.abs().max().clamp(min=1))
+    # on the device of the backbone, since others round in another way
+    whole.to(backbone.device).eval()
+    logits, found = whole(normalised), layer(means)
+    whole.cpu()
+    return bool((found - logits).abs().max() <= _SAME * logits.abs().max().clamp(min=1))
 
 
 def add_own_classes(backbone: Backbone, weight: float, power: float, weights: str | None) -> None:

@@ -149,7 +149,8 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
         monitor.note(f"a candidate needs {parts} trainings, so the budget is {parts}, for one")
     monitor.note(comparison.criterion.describe())
     images, classes = laboratory.table.shape
-    work = images * classes * laboratory.backbone.channels * budget
+    own = 0 if material.own_classes is None else len(material.own_classes.bias)
+    work = images * classes * (laboratory.backbone.channels + own) * budget
     costs = [one.cost for r in recipes for one in (r, r.on_maps) if one is not None]
     minutes = max(1, round(_SECONDS * work * float(np.mean(costs)) / 60))
     monitor.note(

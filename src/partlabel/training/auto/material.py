@@ -1,6 +1,7 @@
 """What all candidates are trained and compared on: features in memory, and labels."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -31,7 +32,8 @@ from partlabel.training.run_split import Selection, by_humans, has_both_kinds
 from partlabel.training.settings import Settings
 
 _FITTED = 1000  # images that the reduction of features is fitted on
-_BALANCED = 4  # batches of these that show the weight of own classes
+_BALANCED = 256  # images of these that the weight of own classes is found on
+_AT_A_TIME = 4096  # images whose mean features are transformed together
 _OWN_SIZE = 0.5  # of the network's own classes, relative to the features
 _FULLY = 0.9  # share of known labels from which on a holdout counts as fully labelled
 
@@ -117,10 +119,10 @@ def gather(
     features = {FeatureKind(None, power): centred(pooled, power, train) for power in POWERS}
     own = None
     if classifier is not None:
-        own = OwnClasses(*_sizes(classifier), ROOT).use(classifier)
-        own.balance([_pooled_maps(pooled, train)], _OWN_SIZE)
+        own = _new_own_classes(classifier, at_positions=False)
+        own.balance(_pooled_maps(pooled, train), _OWN_SIZE)
         features[FeatureKind(None, ROOT, own_classes=True)] = with_own_classes(pooled, own, train)
-    reduction = _fit_reduction(inputs, readable, train, classifier)
+    reduction = fit_reduction(inputs, readable, train, classifier)
     if reduction is not None:
         maps = hold(inputs, len(rows), partial(_reduced, reduction)).part(readable)
         kind = FeatureKind(len(reduction.basis), reduction.power, classifier is not None)
@@ -149,7 +151,7 @@ def chooses_on_holdout(
     return val.known >= _FULLY or not has_both_kinds(training)
 
 
-def _fit_reduction(
+def fit_reduction(
     inputs: InputSource, readable: Rows, train: int, classifier: nn.Linear | None
 ) -> Reduction | None:
     """Principal components of the maps of training images; None if maps cannot be used."""
@@ -158,24 +160,33 @@ def _fit_reduction(
     if positions == 1 or not fits(len(readable) * components * positions * 2):
         return None
     sample = readable[np.unique(np.linspace(0, train - 1, min(train, _FITTED)).astype(np.int64))]
-    parts = [part.views["clean"] for part in inputs.batches(in_batches(sample, 64), ("clean",))]
     own = None
     if classifier is not None:
-        own = OwnClasses(*_sizes(classifier), ROOT, at_positions=True).use(classifier)
-        own.balance(parts[:_BALANCED], _OWN_SIZE)
+        own = _new_own_classes(classifier, at_positions=True)
+        spread_out = sample[:: math.ceil(len(sample) / _BALANCED)]
+        own.balance(_clean_maps(inputs, spread_out), _OWN_SIZE)
     reduction = Reduction(first.shape[1], components, ROOT, own)
-    reduction.fit(parts)
+    reduction.fit(_clean_maps(inputs, sample))
     return reduction.eval()
 
 
-def _sizes(classifier: nn.Linear) -> tuple[int, int, float]:
-    """The arguments of :class:`OwnClasses`, with a weight that is to be found."""
-    return classifier.in_features, classifier.out_features, 1.0
+def _clean_maps(inputs: InputSource, rows: Rows) -> Iterator[Tensor]:
+    """The maps of images, a batch at a time: all of them could be more than the memory holds."""
+    for part in inputs.batches(in_batches(rows, 64), ("clean",)):
+        yield part.views["clean"]
 
 
-def _pooled_maps(pooled: HeldFeatures, train: int) -> Tensor:
-    """Mean features [n, D, 1, 1] of the first ``train`` images."""
-    return pooled.features[torch.from_numpy(pooled.place[pooled.rows[:train]])]
+def _new_own_classes(classifier: nn.Linear, *, at_positions: bool) -> OwnClasses:
+    """What adds own classes, with a weight that is yet to be found."""
+    features, classes = classifier.in_features, classifier.out_features
+    return OwnClasses(features, classes, 1.0, ROOT, at_positions=at_positions).use(classifier)
+
+
+def _pooled_maps(pooled: HeldFeatures, train: int) -> Iterator[Tensor]:
+    """Mean features [b, D, 1, 1] of the first ``train`` images, in parts."""
+    places = torch.from_numpy(pooled.place[pooled.rows[:train]])
+    for first in range(0, train, _AT_A_TIME):
+        yield pooled.features[places[first : first + _AT_A_TIME]]
 
 
 def _reduced(reduction: Reduction, maps: Tensor) -> Tensor:

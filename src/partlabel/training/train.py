@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from partlabel.base.errors import InputError
 from partlabel.base.validation import first_problem
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
+from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadOptions, read_options, read_with
 from partlabel.learning.teachers import read_teacher, refuse_overlap
@@ -65,7 +66,8 @@ def train(
 
     Args:
         labels: a table, or a label file.
-        images: the folder of the images; with ``features``, only to show them in reports.
+        images: the folder of the images, .tar or .parquet shards (``shard-{000..127}.tar``), or a
+            .csv, .tsv or .txt list of paths; with ``features``, only to show them in reports.
         out: the folder of the run; must not exist, or be empty.
         features: a file with a vector per image, to train on instead of images: .npy, .npz,
             .safetensors, .parquet or .arrow.
@@ -101,7 +103,7 @@ def train(
         inside = partial(train, table, images, resume=True, **execution.model_dump())
         stated = stated_groups(table, chosen, path)
         return unfreeze(Path(out), chosen, table.ids, stated, inside, resume=resume)
-    digest, files = _digest(table), None if images is None else ImageFiles(images)
+    digest, files = _digest(table), None if images is None else open_images(images)
     run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
     going_on = resume and run.exists()
     if going_on:
@@ -111,7 +113,7 @@ def train(
     )
     refuse_overlap([one.for_classes(selection.classes) for one in run.given_teachers])
     notes: list[str] = []
-    paths: dict[int, Path] = {}
+    paths: dict[int, ImageFile] = {}
     if vectors is not None:
         vectors.check(vectors.locate(selection.table.ids.take(selection.used)))
     elif files is not None:
@@ -119,8 +121,8 @@ def train(
             selection.table, files, selection.used, strict=execution.strict, on_note=notes.append
         )
     else:
-        raise InputError("name the folder of the images with --images, or a file with --features")
-    where = None if files is None else Location.of(files.folder, run.folder)
+        raise InputError("name the images with --images, or a file with --features")
+    where = None if files is None else Location.of(files.where, run.folder)
     with open_folder(run, chosen, digest, resume=resume) as finished:
         if not finished and run.exists():
             record = run.record.model_copy(update={"images": where})

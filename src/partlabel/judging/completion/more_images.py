@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import count
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
 from partlabel.judging.scoring import Scored, score
 from partlabel.labels import LabelTable
 from partlabel.metrics.shift import Shift, measure_shift
@@ -64,12 +64,13 @@ class More(NamedTuple):
 
 
 def find_more(run: Run, folder: Path, tested: NDArray[np.int64]) -> More | None:
-    """The images of a folder that the labels of a run do not mention; None if there are none.
+    """The images that the labels of a run do not mention; None if there are none.
 
     Args:
+        folder: where to look, see :func:`images.named_images.open_images`.
         tested: rows of the run with labels that test.
     """
-    files, known = ImageFiles(folder), run.selection.known
+    files, known = open_images(folder), run.selection.known
     mentioned = {match.file for match in files.match(known.ids) if match is not None}
     names = [name for name in files.names if name not in mentioned and name not in known.ids]
     if not names:
@@ -85,9 +86,9 @@ def find_more(run: Run, folder: Path, tested: NDArray[np.int64]) -> More | None:
 
 
 def holds_images_of(run: Run, folder: Path) -> bool:
-    """Whether a folder has images that the labels of a run mention."""
+    """Whether there are images here that the labels of a run mention."""
     used = run.selection.known.ids.take(run.selection.used)
-    return any(match is not None for match in ImageFiles(folder).match(used))
+    return any(match is not None for match in open_images(folder).match(used))
 
 
 def _features(run: Run, table: LabelTable, folder: Path | None) -> NDArray[np.float32]:

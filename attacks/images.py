@@ -4,12 +4,15 @@ import io
 import os
 import struct
 import subprocess
+import tarfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 from PIL import Image
 
 from attacks.harness import Failure, command, make_scene, training
@@ -119,6 +122,24 @@ def _write(path: Path, shared: Shared, rng: Random) -> None:
             path.write_bytes(mutate(rng.choice(shared.samples), rng))
 
 
+def _write_shard(images: Path, folder: Path, rng: Random) -> Path:
+    """The regular files of a folder as an archive or a Parquet file, half of the time damaged."""
+    files = [path for path in images.iterdir() if path.is_file() and not path.is_symlink()]
+    if rng.random() < 0.5:
+        shard = folder / "shard.tar"
+        with tarfile.open(shard, "w") as archive:
+            for path in files:
+                archive.add(path, rng.choice(("", "/", "../../")) + path.name)
+    else:
+        shard = folder / "shard.parquet"
+        rows = [{"bytes": path.read_bytes(), "path": path.name} for path in files]
+        groups = rng.choice((1, 3, 100))
+        pyarrow.parquet.write_table(pa.table({"image": rows}), shard, row_group_size=groups)
+    if rng.random() < 0.5:
+        shard.write_bytes(mutate(shard.read_bytes(), rng))
+    return shard
+
+
 def _no_process() -> None:
     """Starting any process is a failure."""
 
@@ -140,9 +161,14 @@ def attack(shared: Shared, folder: Path, rng: Random) -> int:
     labels = folder / "labels.csv"
     labels.write_text("image,cat\n" + "".join(f"{name},1\n" for name in names))
     limits: dict[str, Any] = {"seconds": SECONDS, "memory": MEMORY, "before": _no_process}
-    what = rng.choice(("inspect", "predict", "one"))
+    what = rng.choice(("inspect", "predict", "one", "shard"))
     if what == "inspect":
         command("inspect", labels, "--images", images, **limits).check((0,))
+    elif what == "shard":
+        shard = _write_shard(images, folder, rng)
+        command("inspect", labels, "--images", shard, **limits).check((0, 2), str(shard))
+        outcome = command("predict", shared.run, shard, "-o", folder / "out.csv", **limits)
+        outcome.check((0, 1, 2), str(shard))
     elif what == "predict":
         outcome = command("predict", shared.run, images, "-o", folder / "out.csv", **limits)
         outcome.check((0, 1, 2), str(images))

@@ -21,7 +21,7 @@ from PIL import Image
 
 from benchmarks.report import machine
 from partlabel import export, load, predict
-from partlabel.images.folder import list_images
+from partlabel.images.folder import ImageFiles
 from partlabel.images.pictures import read_picture
 from partlabel.output.bench.sheets import Sheet, markdown
 
@@ -85,8 +85,8 @@ def main() -> None:
     parser.add_argument("photos", type=Path)
     parser.add_argument("--count", type=int, default=60)
     options = parser.parse_args()
-    found, _ = list_images([options.photos])
-    photos = list(found.values())
+    found = ImageFiles(options.photos)
+    photos = [found.at(name) for name in found.names]
     photos = photos[:: max(len(photos) // options.count, 1)][: options.count]
     size = load(options.run).backbone.size
     print(machine())

@@ -10,7 +10,10 @@ from partlabel.base.errors import InputError, count
 
 
 def embed(
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images or folders.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(metavar="IMAGES...", help="Images, folders, shards or lists of paths."),
+    ],
     out: Annotated[
         Path,
         typer.Option(

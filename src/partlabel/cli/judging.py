@@ -11,6 +11,7 @@ from partlabel.base.errors import InputError, count
 from partlabel.cli.labels import ExcelSafe, check_excel_safe
 from partlabel.cli.reading import reads_labels
 from partlabel.cli.run_options import (
+    IMAGES,
     Cache,
     Device,
     FeatureIds,
@@ -146,7 +147,10 @@ def predict(
     out: Annotated[Path, typer.Option("--out", "-o", help="The label file to write.")],
     images: Annotated[
         Optional[list[Path]],  # noqa: UP045
-        typer.Argument(metavar="[IMAGES]...", help="Images or folders; or use --features."),
+        typer.Argument(
+            metavar="[IMAGES]...",
+            help="Images, folders, shards or lists of paths; or use --features.",
+        ),
     ] = None,
     features: Features = None,
     feature_ids: FeatureIds = None,
@@ -240,7 +244,7 @@ def complete(
         Optional[Path],  # noqa: UP045
         typer.Option(
             "--images",
-            help="Folder of the images, or of further images to complete. Images that the label "
+            help=f"{IMAGES} They may be further images to complete. Images that the label "
             "file does not mention are completed too. (default: the folder used in training)",
         ),
     ] = None,

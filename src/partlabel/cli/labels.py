@@ -10,6 +10,7 @@ import typer
 
 from partlabel.base.errors import PartlabelWarning, count
 from partlabel.cli.reading import reads_labels
+from partlabel.cli.run_options import IMAGES
 
 if TYPE_CHECKING:
     from partlabel.labels.formats import Reading, ReadOptions
@@ -54,7 +55,7 @@ def inspect(
     images: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            help="Folder of the images. If given, find the file of each image and decode it, to "
+            help=f"{IMAGES} If given, find the file of each image and decode it, to "
             "report missing and unreadable files. (default: files are not checked)"
         ),
     ] = None,

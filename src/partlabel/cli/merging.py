@@ -24,6 +24,7 @@ from partlabel.cli.labels import (
     report_written,
 )
 from partlabel.cli.reading import reads_labels
+from partlabel.cli.run_options import IMAGES
 
 if TYPE_CHECKING:
     from partlabel.labels import LabelTable
@@ -68,7 +69,7 @@ Images = Annotated[
     typer.Option(
         "--images",
         metavar="DIR",
-        help="Folder of the images. If given, each image is named after its file, and rows of one "
+        help=f"{IMAGES} If given, each image is named after its file, and rows of one "
         "file become one row, however its name is spelled. (default: names stay as they are)",
         show_default=False,
     ),
@@ -93,7 +94,7 @@ def convert(
     Example: partlabel convert instances.json labels.csv --unlisted unknown
     """
     from partlabel.base.terminal import say
-    from partlabel.images.folder import ImageFiles
+    from partlabel.images.named_images import open_images
     from partlabel.labels import formats
     from partlabel.labels.hierarchy import imply, read_hierarchy
     from partlabel.labels.image_names import name_like_files
@@ -103,7 +104,7 @@ def convert(
     new_names = _renames(rename)
     same = read_synonyms(synonyms) if synonyms is not None else {}
     tree = read_hierarchy(hierarchy) if hierarchy is not None else None
-    files = ImageFiles(images) if images is not None else None
+    files = open_images(images) if images is not None else None
     reading = replace(reading, rename=chained([new_names, same], ignore_case=reading.ignore_case))
     content = read(labels, reading, quiet=as_json)
     check_renamed(new_names, content.file_classes, ignore_case=reading.ignore_case)

@@ -8,6 +8,7 @@ import typer
 from partlabel.base.errors import count
 from partlabel.cli.reading import reads_labels
 from partlabel.cli.run_options import (
+    IMAGES,
     Cache,
     Device,
     FeatureIds,
@@ -110,7 +111,7 @@ def bench(
     ] = None,
     images: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Folder of the images, instead of the spec's."),
+        typer.Option(help=f"{IMAGES} (default: those of the spec)"),
     ] = None,
     features: Features = None,
     feature_ids: FeatureIds = None,

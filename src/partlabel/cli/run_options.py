@@ -5,10 +5,16 @@ from typing import Annotated, Optional
 
 import typer
 
+IMAGES = (
+    "Folder of the images, .tar or .parquet shards ('shard-{000..127}.tar'), or a .csv, .tsv or "
+    ".txt list of paths."
+)
+"""The help of ``--images``."""
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 Images = Annotated[
     Optional[Path],  # noqa: UP045  # typer reads the annotation
-    typer.Option("--images", help="Folder of the images. (default: the folder used in training)"),
+    typer.Option("--images", help=f"{IMAGES} (default: those used in training)"),
 ]
 Cache = Annotated[
     Optional[Path],  # noqa: UP045

@@ -12,7 +12,7 @@ import typer
 from partlabel.base.errors import InputError, count
 from partlabel.cli.options import parameters_of, values_of
 from partlabel.cli.reading import reads_labels
-from partlabel.cli.run_options import FeatureIds, Features, Teachers
+from partlabel.cli.run_options import IMAGES, FeatureIds, Features, Teachers
 from partlabel.training.settings import AUTO, Execution, Settings
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def train(
         Optional[Path],  # noqa: UP045
         typer.Option(
             "--images",
-            help="Folder of the images. With --features, it only serves to show them in reports.",
+            help=f"{IMAGES} With --features, it only serves to show them in reports.",
         ),
     ] = None,
     features: Features = None,

@@ -7,7 +7,6 @@ decode to gigabytes).
 
 import io
 import os
-import stat
 import threading
 import warnings
 from collections.abc import Iterator
@@ -17,9 +16,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.images.stored import ImageFile, Member, UnreadableImageError, is_regular
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
@@ -35,13 +35,8 @@ DECODING = 2
 
 _thread = threading.local()  # its path is the image that the thread opened last
 
-
-class UnreadableImageError(Exception):
-    """A file that is not opened as an image; the message is the reason."""
-
-
-Picture = Path | bytes | NDArray[np.uint8]
-"""An image: a file, the content of one, or pixels [H, W], [H, W, 3] or [H, W, 4]."""
+Picture = ImageFile | bytes | NDArray[np.uint8]
+"""An image: where it is stored, its content, or pixels [H, W], [H, W, 3] or [H, W, 4]."""
 
 
 @contextmanager
@@ -52,14 +47,11 @@ def open_image(picture: Picture) -> Iterator[Image.Image]:
         UnreadableImageError: it is no regular file, or has too many pixels.
         Exception: almost any, from the decoder of a damaged file.
     """
-    _thread.path = picture if isinstance(picture, Path) else ""
+    _thread.path = picture if isinstance(picture, ImageFile) else ""
     if isinstance(picture, np.ndarray):
         yield _from_pixels(picture)
         return
-    if isinstance(picture, Path) and not stat.S_ISREG(picture.stat().st_mode):
-        raise UnreadableImageError("not a regular file")
-    source = picture if isinstance(picture, Path) else io.BytesIO(picture)
-    with Image.open(source, formats=FORMATS) as image:
+    with _decoder(picture) as image:
         width, height = image.size
         limit = max_pixels()
         if width * height > limit:
@@ -68,6 +60,19 @@ def open_image(picture: Picture) -> Iterator[Image.Image]:
                 "PARTLABEL_MAX_PIXELS sets another"
             )
         yield image
+
+
+def _decoder(picture: ImageFile | bytes) -> Image.Image:
+    """The decoder that fits the content of an image."""
+    if isinstance(picture, Path):
+        if not is_regular(picture):
+            raise UnreadableImageError("not a regular file")
+        return Image.open(picture, formats=FORMATS)
+    content = picture.read() if isinstance(picture, Member) else picture
+    try:
+        return Image.open(io.BytesIO(content), formats=FORMATS)
+    except UnidentifiedImageError:  # it would name an object in memory
+        raise UnreadableImageError("cannot identify image file") from None
 
 
 def _from_pixels(pixels: NDArray[np.uint8]) -> Image.Image:

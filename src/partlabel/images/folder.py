@@ -1,8 +1,7 @@
-"""Image files: listing a folder, finding the file of an id, checking that files can be read."""
+"""Image files: listing a folder, and checking that images can be read."""
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +9,15 @@ from pathlib import Path
 from PIL import ExifTags
 
 from partlabel.base.errors import FileError, InputError
+from partlabel.images.collection import Images
 from partlabel.images.decoding import SUFFIXES, named_warnings, open_image
-from partlabel.images.matching import FileNames, Match
+from partlabel.images.stored import ImageFile
 
 NO_SYMLINKS = "PARTLABEL_NO_SYMLINKS"
 """The environment variable that forbids symbolic links below image folders."""
 
 
-class ImageFiles:
+class ImageFiles(Images):
     """The images in a folder and its subfolders.
 
     Symbolic links are followed, also to folders elsewhere, unless the environment variable
@@ -25,7 +25,8 @@ class ImageFiles:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.where = self.folder = Path(folder)
+        self.hint = "is this the right folder?"
         try:
             is_folder = self.folder.is_dir()
         except OSError as error:
@@ -50,29 +51,14 @@ class ImageFiles:
         follow = not os.environ.get(NO_SYMLINKS)
         return sorted(_list_images(self.folder, "", follow=follow, parents=frozenset()))
 
-    def locate(self, ids: Iterable[str]) -> list[Path | None]:
-        """The file of each id, None if there is none.
+    def at(self, name: str) -> Path:
+        """The file with one of the names."""
+        return self.folder / name
 
-        An id is one of:
-
-        * a path relative to the folder, with or without suffix; it may start with the folder's name
-        * a file name, with or without suffix, that only one file in the folder and its subfolders
-          has
-        * an absolute path of a file in the folder
-        * one of these in another case, with other separators or in another Unicode form, or in
-          other folders, if only one file and only one of the ids is spelled like this
-
-        No id leads out of the folder: only files that were listed below it are found.
-        """
-        return [None if match is None else self.folder / match.file for match in self.match(ids)]
-
-    def match(self, ids: Iterable[str]) -> list[Match | None]:
-        """The name of the file of each id, and how it was found; see :meth:`locate`."""
-        return self._file_names.match(ids)
-
-    @cached_property
-    def _file_names(self) -> FileNames:
-        return FileNames(self.names, str(self.folder.resolve()))
+    @property
+    def home(self) -> str:
+        """The absolute path of the folder."""
+        return str(self.folder.resolve())
 
 
 def is_text(path: str | os.PathLike[str]) -> bool:
@@ -94,33 +80,6 @@ def escaped(path: str | os.PathLike[str]) -> str:
     'photos/\\xff.png'
     """
     return os.fsencode(path).decode(errors="backslashreplace")
-
-
-def list_images(paths: Iterable[Path]) -> tuple[dict[str, Path], list[str]]:
-    """The file of each image by its name: of image files, and of all images in folders.
-
-    The name of an image in a folder is its path relative to the folder. Where several images have
-    the same name, each gets its whole path instead.
-
-    Returns:
-        The files, and messages about files whose names no label file can hold.
-    """
-    files: list[tuple[str, Path]] = []
-    undecodable: list[str] = []
-    for path in paths:
-        if path.is_dir():
-            folder = ImageFiles(path)
-            files += [(name, folder.folder / name) for name in folder.names]
-            undecodable += [f"{escaped(path)}/{name}" for name in folder.undecodable]
-        elif not path.is_file():
-            raise InputError(f"{escaped(path)}: there is no such image or folder")
-        elif is_text(path.name):
-            files.append((path.name, path))
-        else:
-            undecodable.append(escaped(path))
-    times = Counter(name for name, _ in files)
-    named = {(name if times[name] == 1 else str(path)): path for name, path in files}
-    return named, [f"{name}: its name is not UTF-8; rename the file" for name in undecodable]
 
 
 def _list_images(
@@ -155,7 +114,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
-def why_unreadable(path: Path) -> str | None:
+def why_unreadable(path: ImageFile) -> str | None:
     """The reason why an image cannot be decoded completely, None if it can."""
     try:
         with open_image(path) as image:
@@ -168,7 +127,7 @@ def why_unreadable(path: Path) -> str | None:
     return None
 
 
-def upright_size(path: Path) -> tuple[int, int]:
+def upright_size(path: ImageFile) -> tuple[int, int]:
     """Width and height of an image in pixels, after the rotation that its EXIF data asks for."""
     with open_image(path) as image:
         is_rotated = image.getexif().get(ExifTags.Base.Orientation, 1) in range(5, 9)
@@ -176,14 +135,16 @@ def upright_size(path: Path) -> tuple[int, int]:
     return (height, width) if is_rotated else (width, height)
 
 
-def unreadable(paths: list[Path], done: Callable[[int], object] = int) -> dict[Path, str]:
+def unreadable(
+    images: Sequence[ImageFile], done: Callable[[int], object] = int
+) -> dict[ImageFile, str]:
     """The images that cannot be decoded, each with the reason.
 
     ``done`` is called after each image with the number of images checked so far.
     """
     reasons = {}
     with named_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = zip(paths, pool.map(why_unreadable, paths), strict=True)
+        results = zip(images, pool.map(why_unreadable, images), strict=True)
         for number, (path, reason) in enumerate(results, start=1):
             if reason is not None:
                 reasons[path] = reason

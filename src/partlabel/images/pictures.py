@@ -1,9 +1,8 @@
-"""Decoding image files: one at a time, or as a dataset of batches."""
+"""Decoding images: one at a time, or as a dataset of batches."""
 
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,13 +16,14 @@ from partlabel.base.errors import InputError, PartlabelError
 from partlabel.base.launch import on_this_computer
 from partlabel.images.batches import Inputs, Rows
 from partlabel.images.decoding import Picture, named_warnings, open_image, shrink
+from partlabel.images.stored import ImageFile
 from partlabel.images.views import view_of
 
 _FEW_IMAGES = 256
 
 
 class BrokenPictureError(PartlabelError):
-    """An image file that cannot be decoded."""
+    """An image that cannot be decoded."""
 
 
 def read_picture(
@@ -35,8 +35,8 @@ def read_picture(
     images keep their upper 8 bits, and an animation gives its first frame.
 
     Args:
-        picture: a file, the content of one, or pixels.
-        name: of the picture in errors; None for the path of the file.
+        picture: where it is stored, its content, or pixels.
+        name: of a content or of pixels in errors; others have a name of their own.
     """
     with named_warnings():
         return _read_picture(picture, size, interpolation, name)
@@ -53,7 +53,7 @@ def _read_picture(
     except InputError:  # of a setting, not of this image
         raise
     except Exception as error:  # decoders raise almost any exception for damaged files
-        shown = picture if isinstance(picture, Path) else name
+        shown = picture if isinstance(picture, ImageFile) else name
         raise BrokenPictureError(f"{shown}: {error or type(error).__name__}") from error
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
 
@@ -106,7 +106,7 @@ class Pictures(Dataset[Inputs]):
 
     Args:
         ids: a name per row; random views depend on it.
-        paths: a file per row.
+        paths: where the image of each row is stored.
         size: width and height in pixels.
         seed: seed of the random views.
         interpolation: how images are resized: bicubic, bilinear, or another filter of Pillow.
@@ -119,7 +119,7 @@ class Pictures(Dataset[Inputs]):
     def __init__(
         self,
         ids: Sequence[str],
-        paths: Sequence[Path],
+        paths: Sequence[ImageFile],
         size: int,
         seed: int,
         interpolation: str = "bicubic",
@@ -202,7 +202,7 @@ class GivenPictures(Pictures):
     """Batches of images that may be in memory.
 
     Args:
-        pictures: files, contents of files, or pixels.
+        pictures: where they are stored, contents of files, or pixels.
         size, interpolation: as in :class:`Pictures`.
     """
 

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, count, some
-from partlabel.images.folder import ImageFiles, escaped, list_images
+from partlabel.images.folder import escaped
+from partlabel.images.named_images import list_images, open_images
+from partlabel.images.stored import resolved
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import Details, from_triples
 from partlabel.learning.extensions import EstimatesLabels
@@ -48,7 +50,7 @@ def score(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
     """Score all images of a table with the classifier of a run.
 
     Args:
-        images: the folder of the images; None for the run's own.
+        images: where the images are; None for the run's own.
     """
     model, broken = _model_on_device(run), list[str]()
     inputs = inputs_of(run, model, table, images, on_broken=broken.append)
@@ -118,11 +120,13 @@ def trained_on(run: Run, table: LabelTable, images: Path | None = None) -> int:
     if run.record.features is not None:
         return by_name
     try:
-        trained = {path.resolve() for path in ImageFiles(run.images).locate(training) if path}
+        found = open_images(run.images).locate(training)
     except FileError:  # the images of the training are gone
         return by_name
-    paths = ImageFiles(run.images if images is None else images).locate(table.ids)
-    return max(by_name, sum(path is not None and path.resolve() in trained for path in paths))
+    trained = {resolved(image) for image in found if image is not None}
+    measured = open_images(run.images if images is None else images).locate(table.ids)
+    again = sum(image is not None and resolved(image) in trained for image in measured)
+    return max(by_name, again)
 
 
 def evaluate_reserved(run: Run, threshold: Thresholds = 0.5) -> Evaluation:
@@ -208,12 +212,13 @@ def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
 def label_files(
     run: Run, images: Sequence[Path], threshold: float | None = None, decide: Decide | None = None
 ) -> tuple[LabelTable, list[str]]:
-    """Labels and scores for image files (or all images in folders), and messages of broken ones.
+    """Labels and scores for images, and messages of broken ones.
 
     Features are cached if that hardly changes scores, and for the answers of ``decide``, which were
     tested on cached ones.
 
     Args:
+        images: image files, or folders, shards and lists of images.
         threshold: a class is present from this score on; None for the run's own thresholds, one per
             class, chosen on validation labels.
         decide: gives the values [n, C] for scores [n, C] of the network, in place of a threshold.

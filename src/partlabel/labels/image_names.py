@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partlabel.base.errors import count
-from partlabel.images.folder import ImageFiles
+from partlabel.images.collection import Images
 from partlabel.images.matching import describe, spellings
 from partlabel.labels.combine import Conflict
 from partlabel.labels.merge import merge
@@ -43,13 +43,13 @@ class NamedLikeFiles:
 
 
 def name_like_files(
-    table: LabelTable, files: ImageFiles, conflict: Conflict = "error"
+    table: LabelTable, files: Images, conflict: Conflict = "error"
 ) -> NamedLikeFiles:
     """Name each image after its file; images with the same file become one row.
 
     Args:
         table: the labels.
-        files: the folder of the images.
+        files: the images.
         conflict: the rule for rows of one file that disagree, as in :meth:`LabelTable.merge`.
     """
     old = list(table.ids)

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partlabel.images.folder import ImageFiles, unreadable
+from partlabel.images.collection import Images
+from partlabel.images.folder import unreadable
 from partlabel.images.matching import spellings
+from partlabel.images.named_images import open_images
 from partlabel.labels import CHOSEN, CONFIRMED, MODEL, RANDOM, LabelTable
 from partlabel.labels.formats import Notes
 from partlabel.labels.origins import OriginSummary, origin_summaries
@@ -163,7 +164,7 @@ def inspect(
         notes=notes,
     )
     if images is not None:
-        result.files = _check_files(table, ImageFiles(images), progress)
+        result.files = _check_files(table, open_images(images), progress)
     return result
 
 
@@ -183,37 +184,39 @@ def split_summaries(table: LabelTable) -> list[SplitSummary]:
 
 
 def _check_files(
-    table: LabelTable, files: ImageFiles, progress: Callable[[int, int], object] | None
+    table: LabelTable, files: Images, progress: Callable[[int, int], object] | None
 ) -> FileSummary:
     matches = files.match(table.ids)
-    paths = {
-        name: None if match is None else files.folder / match.file
+    file_of = {
+        name: None if match is None else match.file
         for name, match in zip(table.ids, matches, strict=True)
     }
-    names_of: dict[Path, list[str]] = {}
-    for name, path in paths.items():
-        if path is not None:
-            names_of.setdefault(path, []).append(name)
-    mentioned = set(names_of)
+    names_of: dict[str, list[str]] = {}
+    for name, file in file_of.items():
+        if file is not None:
+            names_of.setdefault(file, []).append(name)
+    mentioned = sorted(names_of)
+    images = [files.at(file) for file in mentioned]
 
     def report(checked: int) -> None:
         if progress is not None:
             progress(checked, len(mentioned))
 
-    broken = unreadable(sorted(mentioned), report)
+    reasons = unreadable(images, report)
+    broken = {
+        file: reasons[image]
+        for file, image in zip(mentioned, images, strict=True)
+        if image in reasons
+    }
     return FileSummary(
-        folder=str(files.folder),
+        folder=str(files.where),
         found=len(mentioned),
-        missing=[name for name, path in paths.items() if path is None],
-        unreadable={name: broken[path] for name, path in paths.items() if path in broken},
+        missing=[name for name, file in file_of.items() if file is None],
+        unreadable={name: broken[file] for name, file in file_of.items() if file in broken},
         unmentioned=[
-            *(name for name in files.names if files.folder / name not in mentioned),
+            *(name for name in files.names if name not in names_of),
             *files.undecodable,
         ],
         spellings=spellings(matches),
-        shared={
-            path.relative_to(files.folder).as_posix(): names
-            for path, names in names_of.items()
-            if len(names) > 1
-        },
+        shared={file: names for file, names in names_of.items() if len(names) > 1},
     )

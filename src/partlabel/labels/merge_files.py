@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from partlabel.base.errors import InputError, one_of
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
 from partlabel.labels import formats
 from partlabel.labels.corrections import Corrected, correct, empty_fields, read_verdicts
 from partlabel.labels.formats import Reading, ReadOptions
@@ -138,7 +138,7 @@ def _correct(parts: list[Part]) -> MergedFiles:
 def _read_parts(plan: MergePlan, on_read: OnRead | None) -> list[Part]:
     """The files as tables with their final names of classes and images."""
     synonyms = read_synonyms(plan.synonyms) if plan.synonyms is not None else {}
-    files = ImageFiles(plan.images) if plan.images is not None else None
+    files = open_images(plan.images) if plan.images is not None else None
     _check_columns(plan)
     readings, all_options = [], []
     for entry in plan.files:

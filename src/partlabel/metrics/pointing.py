@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import FileError, InputError, some
-from partlabel.images.folder import ImageFiles, upright_size
+from partlabel.images.collection import Images
+from partlabel.images.folder import upright_size
 from partlabel.labels import LabelTable
 from partlabel.labels.formats.boxes import BoxFile
 
@@ -121,7 +122,7 @@ def play(points: Numbers, boxes: Boxes) -> Pointing:
     )
 
 
-def boxes_of(table: LabelTable, box_file: BoxFile, files: ImageFiles) -> Boxes:
+def boxes_of(table: LabelTable, box_file: BoxFile, files: Images) -> Boxes:
     """The boxes of a file whose image and class are in a table.
 
     Other boxes are ignored. An error is raised for a box whose image does not exist.
@@ -130,7 +131,7 @@ def boxes_of(table: LabelTable, box_file: BoxFile, files: ImageFiles) -> Boxes:
     for number, path in enumerate(box_paths):
         if path is None:
             where = box_file.line(int(np.flatnonzero(box_file.image == number)[0]))
-            message = f"there is no image '{box_file.images[number]}' in {files.folder}"
+            message = f"there is no image '{box_file.images[number]}' in {files.where}"
             raise FileError(box_file.path, message, where)
     paths = files.locate(table.ids)
     row_of = {path: row for row, path in enumerate(paths)}

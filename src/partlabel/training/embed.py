@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from partlabel.base import processes
 from partlabel.base.errors import InputError, count, warn
-from partlabel.images.folder import list_images
+from partlabel.images.named_images import list_images
+from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import PathLike
 from partlabel.models import Classifier, make_backbone
@@ -48,7 +49,8 @@ def embed(
     """Write the features of images to a file that ``train(features=...)`` reads.
 
     Args:
-        images: image files, or folders of images. The id of an image is its path in its folder.
+        images: image files, folders, .tar or .parquet shards, or lists of paths. The id of an image
+            is its path in its folder, or its name in the shard or list.
         out: the .npy, .npz, .safetensors, .parquet or .arrow file to write.
         backbone, weights, size, mirror: the network, as in :func:`train`; None for the defaults.
         workers: processes that decode images; None for a number that suits this computer.
@@ -76,9 +78,9 @@ def embed(
 
 
 def embed_images(
-    images: Mapping[str, Path], settings: Settings, execution: Execution
+    images: Mapping[str, ImageFile], settings: Settings, execution: Execution
 ) -> Embedded:  # fmt: skip
-    """The features of image files by their ids, as a linear head gets them.
+    """The features of images by their ids, as a linear head gets them.
 
     Args:
         settings: the network, which must be frozen.

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ from partlabel.base.allocation import give_back_memory
 from partlabel.base.errors import FileError, count, some
 from partlabel.base.randomness import key
 from partlabel.images.batches import in_batches
+from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 from partlabel.learning.extensions import HasMembers
 from partlabel.learning.method import PSEUDO_LABELS
@@ -56,7 +56,7 @@ _FITTED = 2000  # images that the reduction of features is fitted on
 
 
 def train_into(
-    run: Run, record: Record, selection: Selection, paths: dict[int, Path], notes: list[str]
+    run: Run, record: Record, selection: Selection, paths: dict[int, ImageFile], notes: list[str]
 ) -> None:
     """Train, or go on with a training, in the folder of a run; ``notes`` are logged first."""
     settings, started = record.settings, run.exists()
@@ -134,7 +134,7 @@ def _fit(
     model: Classifier,
     method: Method,
     selection: Selection,
-    paths: dict[int, Path],
+    paths: dict[int, ImageFile],
     monitor: Monitor,
 ) -> None:
     """Train the model and write the outcome."""
@@ -193,7 +193,7 @@ def _inputs(
     model: Classifier,
     selection: Selection,
     table: LabelTable,
-    paths: dict[int, Path],
+    paths: dict[int, ImageFile],
     monitor: Monitor,
     *,
     bank: Bank | None = None,
@@ -243,7 +243,7 @@ def _fit_members(
     record: Record,
     model: Classifier,
     selection: Selection,
-    paths: dict[int, Path],
+    paths: dict[int, ImageFile],
     monitor: Monitor,
 ) -> None:
     """Train the members that ``auto`` chooses, and write the outcome."""

@@ -1,4 +1,4 @@
-"""The image file of each row of a table."""
+"""Where the image of each row of a table is stored."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,19 +8,22 @@ import numpy as np
 
 from partlabel.base.errors import FileError, count, some
 from partlabel.images.batches import Rows
-from partlabel.images.folder import ImageFiles, unreadable
+from partlabel.images.collection import Images
+from partlabel.images.folder import unreadable
 from partlabel.images.matching import describe, spellings
+from partlabel.images.named_images import open_images
+from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 
 
-def _refuse_shared_files(files: ImageFiles, names: list[str], paths: list[Path]) -> None:
+def _refuse_shared_files(files: Images, names: list[str], paths: list[ImageFile]) -> None:
     """Raise an error if two images are one file: it could be trained on and tested on."""
     times = Counter(paths)
     shared = [path for path, number in times.items() if number > 1]
     if shared:
         same = [name for name, path in zip(names, paths, strict=True) if path == shared[0]]
         raise FileError(
-            files.folder,
+            files.where,
             f"{count(len(shared), 'file')} with more than one image of the labels, such as "
             f"{shared[0].name} with {some(same)}; join their rows with `partlabel convert LABELS "
             "NEW --images DIR`",
@@ -29,13 +32,13 @@ def _refuse_shared_files(files: ImageFiles, names: list[str], paths: list[Path])
 
 def find_files(
     table: LabelTable,
-    files: ImageFiles,
+    files: Images,
     rows: Rows,
     *,
     strict: bool = False,
     on_note: Callable[[str], object] = lambda message: None,
-) -> dict[int, Path]:
-    """The image file of each row; a missing file is an error, and with ``strict`` a broken one.
+) -> dict[int, ImageFile]:
+    """Where each image is; a missing one is an error, and with ``strict`` a broken one.
 
     ``on_note`` is called with a message if files are spelled differently from their images.
     """
@@ -44,12 +47,12 @@ def find_files(
     missing = [name for name, match in zip(names, matches, strict=True) if match is None]
     if missing:
         raise FileError(
-            files.folder,
+            files.where,
             f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
-            "is this the right folder? `partlabel inspect LABELS --images DIR` lists them",
+            f"{files.hint} `partlabel inspect LABELS --images DIR` lists them",
         )
     paths = {
-        row: files.folder / match.file
+        row: files.at(match.file)
         for row, match in zip(rows.tolist(), matches, strict=True)
         if match is not None
     }
@@ -66,7 +69,7 @@ def find_files(
     return paths
 
 
-def locate_all(table: LabelTable, images: Path) -> list[Path]:
-    """The image file of each row of a table; a missing file is an error."""
-    files = find_files(table, ImageFiles(images), np.arange(len(table)))
+def locate_all(table: LabelTable, images: Path) -> list[ImageFile]:
+    """Where the image of each row of a table is; a missing one is an error."""
+    files = find_files(table, open_images(images), np.arange(len(table)))
     return [files[row] for row in range(len(table))]

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from partlabel.base.allocation import keep_freed_memory
 from partlabel.base.terminal import progress
 from partlabel.images.pictures import Pictures
+from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import Method
 from partlabel.models import Backbone, Classifier
@@ -33,7 +33,9 @@ def bank_for(settings: Settings, method: Method, images: int) -> Bank:
     return Bank(images, has_bank, number if needs_strong else 0)
 
 
-def make_pictures(backbone: Backbone, table: LabelTable, paths: list[Path], seed: int) -> Pictures:
+def make_pictures(
+    backbone: Backbone, table: LabelTable, paths: list[ImageFile], seed: int
+) -> Pictures:
     """The images of a table, decoded as a backbone needs them."""
     return Pictures(list(table.ids), paths, backbone.size, seed, backbone.interpolation)
 
@@ -41,7 +43,7 @@ def make_pictures(backbone: Backbone, table: LabelTable, paths: list[Path], seed
 def make_inputs(
     model: Classifier,
     table: LabelTable,
-    paths: list[Path],
+    paths: list[ImageFile],
     settings: Settings,
     execution: Execution,
     on_broken: Callable[[str], object],

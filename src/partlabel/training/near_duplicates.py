@@ -5,13 +5,13 @@ too good, if one is trained on and the other is validated on.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import count
 from partlabel.images.batches import Rows
+from partlabel.images.stored import ImageFile, size_of
 from partlabel.labels.groups import Groups
 from partlabel.models.features import content_key
 
@@ -37,8 +37,11 @@ _PAIRS = 1 << 21  # pairs that are kept before they are merged into groups
 _DENSE = 0.02  # share of possible pairs from which on all are compared
 
 
-def equal_files(paths: Sequence[Path]) -> Groups:
-    """Groups of files with the same content; only files of equal size are read."""
+def equal_files(paths: Sequence[ImageFile]) -> Groups:
+    """Groups of images with the same content; only those of equal size are read.
+
+    Where only reading tells the size, as in Parquet files, all are read.
+    """
     sizes = np.array([_size(path) for path in paths], dtype=np.int64)
     codes = np.full(len(paths), -1, dtype=np.int64)
     _, inverse, times = np.unique(sizes, return_inverse=True, return_counts=True)
@@ -48,9 +51,10 @@ def equal_files(paths: Sequence[Path]) -> Groups:
     return Groups.of_codes(codes)
 
 
-def _size(path: Path) -> int:
+def _size(path: ImageFile) -> int:
+    """Number of bytes; 0 if only reading tells, -1 if the image cannot be read."""
     try:
-        return path.stat().st_size
+        return size_of(path) or 0
     except OSError:  # decoding reports it
         return -1
 

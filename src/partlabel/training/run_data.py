@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from partlabel.base.errors import FileError, count
 from partlabel.base.files import atomic_file
+from partlabel.images.named_images import are_here, has_any
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import METHODS, Task
 from partlabel.learning.teachers import Teacher, read_teacher
@@ -32,7 +33,7 @@ class RunData:
 
     Args:
         folder: as given to ``--out``.
-        images: the folder of the images, if it is not where the run remembers it.
+        images: where the images are, if not where the run remembers them.
         execution: device, cache and number of workers, which change speed but not results.
         features: a file of features to use instead of those that the run was trained on.
         teachers: scores of teachers to use instead of those that the run was trained with.
@@ -124,17 +125,17 @@ class RunData:
 
     @property
     def images(self) -> Path:
-        """The folder of the images: the one that was given, or the one that the run remembers."""
+        """Where the images are: as was given, or as the run remembers."""
         if self._images is not None:
             return self._images
         images = self.record.images
         if images is None:
             raise FileError(self.folder, "was trained on features, without images")
-        candidates = images.candidates(self.folder)
-        folders = [folder for folder in candidates if folder.is_dir()]
+        candidates = list(dict.fromkeys(images.candidates(self.folder)))
+        folders = [folder for folder in candidates if are_here(folder)]
         names = self.selection.labels.ids[:5] if len(folders) > 1 else []
         for folder in folders:
-            if any((folder / name).is_file() for name in names):
+            if names and has_any(folder, names):
                 return folder
         if folders:
             return folders[0]

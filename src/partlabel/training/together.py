@@ -11,6 +11,7 @@ import torch
 from partlabel.base.errors import PartlabelWarning, count
 from partlabel.base.randomness import key
 from partlabel.images.batches import Rows
+from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadOptions, columns_of
 from partlabel.labels.formats.group_column import is_file, read_groups
@@ -51,7 +52,7 @@ def with_near_duplicates(
     selection: Selection,
     settings: Settings,
     execution: Execution,
-    paths: dict[int, Path],
+    paths: dict[int, ImageFile],
     vectors: VectorFile | None,
     on_note: Callable[[str], object],
 ) -> Groups:
@@ -61,7 +62,7 @@ def with_near_duplicates(
     backbone are trained on, or features are given, by these too.
 
     Args:
-        paths: the file of each row; empty for a training on features.
+        paths: where each image is; empty for a training on features.
         vectors: the features that are given; None for a training on images.
         on_note: called with what was found.
     """
@@ -79,7 +80,7 @@ def with_near_duplicates(
 
 def near_duplicates(
     table: LabelTable,
-    files: list[Path],
+    files: list[ImageFile],
     vectors: VectorFile | None,
     settings: Settings,
     execution: Execution,
@@ -88,7 +89,7 @@ def near_duplicates(
     """The near-duplicates among the images of a table.
 
     Args:
-        files: the file of each image; none for a training on features.
+        files: where each image is; none for a training on features.
         vectors, settings, execution, on_note: as in :func:`with_near_duplicates`.
     """
     duplicates, remark = equal_files(files) if files else Groups.none(len(table)), ""
@@ -111,7 +112,7 @@ def _has_features(settings: Settings) -> bool:
 
 def _mean_features(
     table: LabelTable,
-    paths: list[Path],
+    paths: list[ImageFile],
     vectors: VectorFile | None,
     settings: Settings,
     execution: Execution,

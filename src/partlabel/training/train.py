@@ -12,7 +12,8 @@ from partlabel.base import processes
 from partlabel.base.errors import InputError, count
 from partlabel.base.process_files import own_folder
 from partlabel.base.validation import first_problem
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
+from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import ReadOptions, read_options, read_with
 from partlabel.learning.teachers import read_teacher, refuse_overlap
@@ -68,7 +69,8 @@ def train(
 
     Args:
         labels: a table, or a label file.
-        images: the folder of the images; with ``features``, only to show them in reports.
+        images: the folder of the images, .tar or .parquet shards (``shard-{000..127}.tar``), or a
+            .csv, .tsv or .txt list of paths; with ``features``, only to show them in reports.
         out: the folder of the run; must not exist, or be empty.
         features: a file with a vector per image, to train on instead of images: .npy, .npz,
             .safetensors, .parquet or .arrow.
@@ -133,7 +135,7 @@ def _train(
         inside = partial(train, table, images, resume=True, **execution.model_dump())
         stated = stated_groups(table, chosen, path)
         return unfreeze(out, chosen, table.ids, stated, inside, resume=resume)
-    digest, files = table_digest(table), None if images is None else ImageFiles(images)
+    digest, files = table_digest(table), None if images is None else open_images(images)
     run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
     going_on = resume and run.exists()
     if going_on:
@@ -143,7 +145,7 @@ def _train(
     )
     refuse_overlap([one.for_classes(selection.classes) for one in run.given_teachers])
     notes: list[str] = []
-    paths: dict[int, Path] = {}
+    paths: dict[int, ImageFile] = {}
     _check_processes(chosen, digest, vectors, selection)
     if vectors is not None:
         vectors.check(vectors.locate(selection.table.ids.take(selection.used)))
@@ -152,9 +154,9 @@ def _train(
             selection.table, files, selection.used, strict=execution.strict, on_note=notes.append
         )
     else:
-        raise InputError("name the folder of the images with --images, or a file with --features")
+        raise InputError("name the images with --images, or a file with --features")
     processes.agree({"images": processes.summary(paths)})
-    where = None if files is None else Location.of(files.folder, run.folder)
+    where = None if files is None else Location.of(files.where, run.folder)
     with open_folder(run, chosen, digest, resume=resume) as finished:
         if not finished and run.exists():
             record = run.record.model_copy(update={"images": where})

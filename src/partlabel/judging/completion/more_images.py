@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
 from partlabel.judging.scoring import Scored, score
 from partlabel.labels import LabelTable
 from partlabel.training.run import Run
 
 
 def find_more(run: Run, folder: Path) -> Scored | None:
-    """The images of a folder that the labels of a run do not mention; None if there are none."""
-    files, known = ImageFiles(folder), run.selection.known
+    """The images here that the labels of a run do not mention; None if there are none."""
+    files, known = open_images(folder), run.selection.known
     mentioned = {match.file for match in files.match(known.ids) if match is not None}
     names = [name for name in files.names if name not in mentioned and name not in known.ids]
     if not names:
@@ -22,6 +22,6 @@ def find_more(run: Run, folder: Path) -> Scored | None:
 
 
 def holds_images_of(run: Run, folder: Path) -> bool:
-    """Whether a folder has images that the labels of a run mention."""
+    """Whether there are images here that the labels of a run mention."""
     used = run.selection.known.ids.take(run.selection.used)
-    return any(match is not None for match in ImageFiles(folder).match(used))
+    return any(match is not None for match in open_images(folder).match(used))

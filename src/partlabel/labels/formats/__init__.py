@@ -12,7 +12,8 @@ from typing import Unpack
 import numpy as np
 
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, one_of
-from partlabel.images.folder import ImageFiles
+from partlabel.images.collection import Images
+from partlabel.images.named_images import open_images
 from partlabel.labels import LabelTable, Names
 from partlabel.labels.combine import Conflict
 from partlabel.labels.formats.arrow import Arrow
@@ -192,7 +193,7 @@ def read_with(
         message = f"{source.path}: not UTF-8, read as Latin-1; check names with accents"
         warnings.warn(message, PartlabelWarning, stacklevel=4)
     if images is not None:
-        table = _with_images(table, ImageFiles(images))
+        table = _with_images(table, open_images(images))
     return Reading(table, stated.notes)
 
 
@@ -329,10 +330,10 @@ def _by_suffix(path: Path) -> Format:
     raise InputError(f"{path}: cannot choose a format by the file name; use --to{hint}")
 
 
-def _with_images(table: LabelTable, files: ImageFiles) -> LabelTable:
-    """The table with all other images of the folder added, their labels unknown."""
-    mentioned = {path for path in files.locate(table.ids) if path is not None}
-    new = [name for name in files.names if files.folder / name not in mentioned]
+def _with_images(table: LabelTable, files: Images) -> LabelTable:
+    """The table with all other images that are there added, their labels unknown."""
+    mentioned = {match.file for match in files.match(table.ids) if match is not None}
+    new = [name for name in files.names if name not in mentioned]
     if not new:
         return table
     unknown = np.zeros((len(new), len(table.classes)), dtype=np.int8)

@@ -1,8 +1,8 @@
 """One record per image on disk: maps of the frozen part of a backbone, or decoded pixels.
 
 A store belongs to one backbone with its weights and to one image size. The key of a record is a
-hash of the content of the image file and, unless it is the clean view, of the view. So the name and
-the folder of a file do not matter, and a changed file is a new image.
+hash of the content of the image and, unless it is the clean view, of the view. So the name of an
+image and where it is stored do not matter, and a changed image is a new one.
 
 store.json   shape and data type of a record
 maps         the records, one after another
@@ -20,7 +20,6 @@ import hashlib
 import json
 import math
 import os
-import stat
 import time
 import weakref
 import zlib
@@ -37,6 +36,7 @@ from partlabel.base.errors import InputError, JobError
 from partlabel.base.files import atomic_file
 from partlabel.base.locks import wait_for
 from partlabel.images.batches import Rows
+from partlabel.images.stored import ImageFile, UnreadableImageError, read_content
 from partlabel.models.features.housekeeping import IN_USE
 
 _KINDS = ("float16", "float32", "uint8")  # data types of a record
@@ -55,24 +55,22 @@ def default_cache() -> Path:
     return Path(os.environ.get("PARTLABEL_CACHE") or Path(home) / "partlabel")
 
 
-def content_key(path: Path) -> bytes:
-    """A hash of the content of a file.
+def content_key(image: ImageFile) -> bytes:
+    """A hash of the content of an image.
 
-    If the file cannot be read, its path is hashed. Decoding then reports the error.
+    If it cannot be read, its name is hashed. Decoding then reports the error.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("not a regular file")
-        content = path.read_bytes()
-    except OSError:
-        content = b"unreadable " + os.fsencode(path)
+        content = read_content(image)
+    except (OSError, UnreadableImageError):
+        content = b"unreadable " + os.fsencode(str(image))
     return hashlib.blake2b(content, digest_size=_DIGEST).digest()
 
 
-def content_keys(paths: Sequence[Path]) -> list[bytes]:
-    """A hash of the content of each file; several are read at a time."""
+def content_keys(images: Sequence[ImageFile]) -> list[bytes]:
+    """A hash of the content of each image; several are read at a time."""
     with ThreadPoolExecutor() as threads:
-        return list(threads.map(content_key, paths))
+        return list(threads.map(content_key, images))
 
 
 def view_key(content: bytes, view: str, number: int) -> bytes:

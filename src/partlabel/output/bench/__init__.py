@@ -22,7 +22,7 @@ from partlabel.base.errors import FileError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.terminal import say
 from partlabel.base.text_tables import html_table
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
 from partlabel.labels import simulate
 from partlabel.output.bench.curves import draw_curves
 from partlabel.output.bench.jobs import Cell, Setup, run_cells
@@ -133,7 +133,7 @@ def _check_data(spec: Spec, say: Say) -> tuple[str, ...]:
     if known < 1:
         say(f"{known:.1%} of the training labels are known; all figures use known labels only")
     if spec.images:
-        ImageFiles(spec.images)
+        open_images(spec.images)
     features = open_vectors(spec.features or None, spec.feature_ids or None)
     source = "images" if features is None else features.digest()
     names = "\x1f".join([*table.ids, *table.classes, *(table.splits or [])]).encode()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.groups import Groups
 from partlabel.output.bench.jobs import Setup
@@ -35,7 +35,7 @@ def find_groups(
     if table.splits is not None:  # images of other splits need not be there
         rows = np.flatnonzero(table.in_split(spec.split) | table.in_split(spec.test_split))
     if vectors is None:
-        paths = find_files(table, ImageFiles(spec.images), rows)
+        paths = find_files(table, open_images(spec.images), rows)
         files = [paths[row] for row in rows.tolist()]
     execution = Execution() if cache is None else Execution.model_validate({"cache": cache})
     duplicates = near_duplicates(table.subset(rows), files, vectors, settings, execution, say)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.base.errors import InputError, count
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
 from partlabel.judging.pseudo_label_rates import ratio
 from partlabel.labels.formats.boxes import BoxFile
 from partlabel.metrics.pointing import Pointing, boxes_of, highest_places, play
@@ -18,7 +18,7 @@ def play_games(sample: Sample, box_file: BoxFile) -> dict[str, Pointing]:
     """The result of each run with class maps, by its name, on training and validation images."""
     run, scored = sample.ours.run, sample.scored
     images = scored.table.subset(np.concatenate([scored.train, scored.val]))
-    boxes = boxes_of(images, box_file, ImageFiles(run.images))
+    boxes = boxes_of(images, box_file, open_images(run.images))
     with_boxes, boxes = boxes.compact()
     table = images.subset(with_boxes)
     games = {}

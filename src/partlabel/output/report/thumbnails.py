@@ -3,7 +3,6 @@
 import base64
 import io
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 import torch
@@ -11,8 +10,9 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
 from partlabel.images.pictures import BrokenPictureError, read_picture
+from partlabel.images.stored import ImageFile
 from partlabel.training.run import Run
 
 
@@ -23,11 +23,11 @@ def thumbnails(run: Run, names: Sequence[str], size: int = 144) -> list[str]:
     """
     if not run.has_images:
         return [""] * len(names)
-    paths = ImageFiles(run.images).locate(names)
+    paths = open_images(run.images).locate(names)
     return ["" if path is None else _thumbnail(path, size) for path in paths]
 
 
-def _thumbnail(path: Path, size: int) -> str:
+def _thumbnail(path: ImageFile, size: int) -> str:
     try:
         return data_address(read_picture(path, size))
     except BrokenPictureError:

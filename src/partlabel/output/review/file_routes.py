@@ -66,7 +66,7 @@ def add_pictures(app: FastAPI, session: Session) -> None:
         desk = session.desk
         if desk.cell(name, row).blind:
             raise InputError("this label was drawn at random: decide by the picture alone")
-        path = session.images.path(row)
+        path = session.images.stored(row)
         content = session.model().heat_map(path, name, session.head(name), desk.opinions.features)
         return Response(content, media_type="image/jpeg")
 

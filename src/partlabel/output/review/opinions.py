@@ -31,7 +31,7 @@ class Opinions:
         suspects: [m, 2] row and column of known labels that look wrong, the least likely first.
         guarantees: for each class the precision that is guaranteed of filled-in labels, ``present``
             and ``absent``, where there are such.
-        images: the folder of the images.
+        images: where the images are.
         learns: empty if a head can learn from verdicts, otherwise the reason why it cannot.
         notes: remarks of the completion, such as why nothing is filled in.
         precision: the precision that is guaranteed.

@@ -11,7 +11,8 @@ from PIL import Image, ImageOps
 from partlabel.base.errors import InputError, JobError
 from partlabel.base.files import atomic_file
 from partlabel.images.decoding import open_image, shrink
-from partlabel.images.folder import ImageFiles
+from partlabel.images.named_images import open_images
+from partlabel.images.stored import ImageFile, version_of
 
 THUMBNAIL, LARGE = 256, 1280  # longest side in pixels
 
@@ -24,7 +25,7 @@ class ReviewImages:
     """The images of a table.
 
     Args:
-        folder: of the images; only files that are listed below it are read.
+        folder: of the images, or shards or a list; only images that are listed there are read.
         names: the images, by row.
         cache: a folder for thumbnails.
     """
@@ -33,27 +34,29 @@ class ReviewImages:
         self.folder, self.names, self.cache = folder, names, cache
 
     @cached_property
-    def _paths(self) -> list[Path | None]:
-        return ImageFiles(self.folder).locate(self.names)
+    def _located(self) -> list[ImageFile | None]:
+        return open_images(self.folder).locate(self.names)
 
-    def path(self, row: int) -> Path:
-        """The file of an image."""
-        path = self._paths[row]
-        if path is None or not path.is_file():
+    def stored(self, row: int) -> ImageFile:
+        """Where an image is stored."""
+        image = self._located[row]
+        if image is None or (isinstance(image, Path) and not image.is_file()):
             raise MissingImageError(f"{self.names[row]}: the file is not in {self.folder} any more")
-        return path
+        return image
 
     def thumbnail(self, row: int) -> bytes:
         """A small JPEG, from the cache if it was made before."""
-        path = self.path(row)
-        status = path.stat()
-        about = f"{path}\0{status.st_mtime_ns}\0{status.st_size}\0{THUMBNAIL}"
+        image = self.stored(row)
+        try:
+            about = f"{version_of(image)}\0{THUMBNAIL}"
+        except OSError as error:
+            raise MissingImageError(f"{self.names[row]}: {error.strerror or error}") from error
         name = hashlib.blake2b(about.encode(errors="surrogateescape"), digest_size=16).hexdigest()
         kept = self.cache / name[:2] / f"{name}.jpg"
         try:
             return kept.read_bytes()
         except OSError:
-            content = self._jpeg(path, row, THUMBNAIL)
+            content = self._jpeg(image, row, THUMBNAIL)
         try:
             kept.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(kept) as stream:
@@ -64,11 +67,11 @@ class ReviewImages:
 
     def large(self, row: int) -> bytes:
         """A JPEG that fills a window."""
-        return self._jpeg(self.path(row), row, LARGE)
+        return self._jpeg(self.stored(row), row, LARGE)
 
-    def _jpeg(self, path: Path, row: int, size: int) -> bytes:
+    def _jpeg(self, stored: ImageFile, row: int, size: int) -> bytes:
         try:
-            with open_image(path) as image:
+            with open_image(stored) as image:
                 image.draft("RGB", (2 * size, 2 * size))
                 upright = ImageOps.exif_transpose(shrink(image, size))
                 upright.thumbnail((size, size), Image.Resampling.BICUBIC)

@@ -2,7 +2,6 @@
 
 import io
 import threading
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from partlabel.base.errors import InputError
 from partlabel.images.pictures import read_picture
+from partlabel.images.stored import ImageFile
 from partlabel.models.heads import class_maps_of, heat_maps
 from partlabel.output.report.thumbnails import overlay
 from partlabel.output.review.learner import Features, Head
@@ -32,12 +32,12 @@ class RunModel:
         self.classes = list(run.record.classes)
 
     def heat_map(
-        self, path: Path, name: str, head: Head | None, features: Features | None
+        self, path: ImageFile, name: str, head: Head | None, features: Features | None
     ) -> bytes:
         """A JPEG of an image under the heat map of a class.
 
         Args:
-            path: the image file.
+            path: where the image is stored.
             name: the class.
             head, features: what was learned of the class on the page; needed if the run does not
                 know it.
@@ -49,12 +49,14 @@ class RunModel:
         Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(stream, format="JPEG", quality=88)
         return stream.getvalue()
 
-    def embed(self, path: Path) -> NDArray[np.float32]:
+    def embed(self, path: ImageFile) -> NDArray[np.float32]:
         """[D] the features of an image file."""
         with self._lock:
             return np.asarray(self._maps(path).mean(dim=(2, 3))[0].numpy(), dtype=np.float32)
 
-    def _heat(self, path: Path, name: str, head: Head | None, features: Features | None) -> Tensor:
+    def _heat(
+        self, path: ImageFile, name: str, head: Head | None, features: Features | None
+    ) -> Tensor:
         """[H, W] from 0 to 1."""
         function, maps = class_maps_of(self.model.head), self._maps(path)
         if name in self.classes and function is not None:
@@ -70,7 +72,7 @@ class RunModel:
         scores = ((maps[0] - mean) / deviation * weights).sum(dim=0) + head.bias
         return heat_maps(scores[None])[0]
 
-    def _maps(self, path: Path) -> Tensor:
+    def _maps(self, path: ImageFile) -> Tensor:
         """[1, D, H, W] the feature maps of an image."""
         backbone = self.model.backbone
         picture = read_picture(path, backbone.size, backbone.interpolation)[None]

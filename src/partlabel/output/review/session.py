@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from partlabel.base.errors import FileError, InputError, PartlabelError
 from partlabel.base.locks import locked
+from partlabel.images.named_images import are_here
 from partlabel.labels import LabelTable
 from partlabel.output.review.background import Background
 from partlabel.output.review.desk import Desk
@@ -169,7 +170,7 @@ class Session:
             from dataclasses import replace
 
             opinions = replace(opinions, images=self.options.images)
-        if not opinions.images.is_dir():
+        if not are_here(opinions.images):
             raise FileError(
                 opinions.images,
                 "the images of the run are not here any more; name them with --images",

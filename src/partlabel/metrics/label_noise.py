@@ -175,7 +175,7 @@ def _log_posterior(parameters: Floats, labels: _Labels, origins: int) -> tuple[f
     ):
         found = np.bincount(labels.origin, wrong * noted, origins)
         rates.append(found - rate * (np.bincount(labels.origin, these, origins) + _PRIOR))
-        value += _PRIOR * float(np.log1p(-rate).sum())
+        value += _PRIOR * float(np.log(np.maximum(1 - rate, _TINY)).sum())
     return value, np.concatenate([slope, *rates])
 
 

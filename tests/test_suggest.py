@@ -9,7 +9,7 @@ import pytest
 
 import partlabel
 from partlabel import LabelTable, read_labels, write_labels
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, StoppedError
 from partlabel.cli import main
 from partlabel.judging.suggestion.questions import Question
 from partlabel.labels import CHOSEN, MODEL, RANDOM, simulate
@@ -292,6 +292,24 @@ def test_rounds(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     times = {file: file.stat().st_mtime_ns for file in out.rglob("*.safetensors")}
     assert bench(True).results == lines
     assert {file: file.stat().st_mtime_ns for file in out.rglob("*.safetensors")} == times
+
+
+def test_a_signal_between_trainings_stops_the_comparison(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise StoppedError("stopped by SIGTERM", 15)
+
+    monkeypatch.setattr("partlabel.output.bench.rounds.mean_precision", stopped)
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    with pytest.raises(StoppedError):
+        partlabel.bench(
+            tmp_path / "spec.yaml",
+            tmp_path / "out",
+            labels=folder / "full.csv",
+            features=folder / "features.npz",
+        )
+    assert not list((tmp_path / "out").rglob("error.txt"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from partlabel.base.errors import count
+from partlabel.base.errors import StoppedError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.processes import take_turns
 from partlabel.images.batches import Rows
@@ -35,7 +35,6 @@ from partlabel.output.bench.spec_labels import read_table
 from partlabel.output.bench.uncertainty import RESAMPLED, TEST_IMAGES, draw_samples
 from partlabel.training.run import Run
 from partlabel.training.train import train
-from partlabel.training.trainer import InterruptedTrainingError
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ def _run_cell(setup: Setup, cell: Cell, test: bool) -> Result:
             return {**result, **json.loads(path.read_text())}
         trained_before = Run(folder / "run").finished
         figures = _train_and_measure(setup, cell, folder / "run", test)
-    except InterruptedTrainingError:
+    except StoppedError:
         raise
     except Exception as error:  # the other cells continue
         folder.mkdir(parents=True, exist_ok=True)

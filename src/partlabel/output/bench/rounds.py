@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from partlabel.base.errors import count
+from partlabel.base.errors import StoppedError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.processes import take_turns
 from partlabel.judging.scoring import evaluate_run
@@ -32,7 +32,6 @@ from partlabel.output.bench.spec import Spec, Strategy, Way
 from partlabel.output.bench.spec_labels import read_table
 from partlabel.training.run import Run
 from partlabel.training.train import train
-from partlabel.training.trainer import InterruptedTrainingError
 
 _ASKED = {"chosen": CHOSEN, "random": RANDOM}
 
@@ -152,7 +151,7 @@ def _run_campaign(setup: Setup, campaign: Campaign) -> list[Result]:
     lines: list[Result] = []
     try:
         lines.extend(_rounds(setup, campaign))
-    except InterruptedTrainingError:
+    except StoppedError:
         raise
     except Exception as error:  # the other campaigns continue
         folder = setup.out / campaign.name

@@ -23,7 +23,7 @@ from partlabel.models import Backbone
 from partlabel.models.features import cached_maps
 from partlabel.training.train import train
 
-IMAGES, SIZE, ROUNDS, WANTED = 160, 224, 3, 1.6
+IMAGES, SIZE, ROUNDS, WANTED = 320, 224, 3, 1.6  # ten batches
 
 
 def work(folder: Path, out: Path) -> None:

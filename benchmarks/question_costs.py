@@ -19,9 +19,9 @@ from benchmarks.report import machine
 from benchmarks.suggestions import Features, heads, load, parts
 from partlabel.judging.scoring import Scored
 from partlabel.judging.suggestion.asking import Askable, whole_images
+from partlabel.judging.suggestion.choosing import cell_questions, image_questions, mixed_questions
 from partlabel.judging.suggestion.mixed import best_mixture
 from partlabel.judging.suggestion.questions import Question
-from partlabel.judging.suggestion.suggesting import cell_questions, image_questions, mixed_questions
 from partlabel.labels import LabelTable, simulate
 from partlabel.metrics import evaluate
 from partlabel.output.bench.rounds import answer

@@ -23,8 +23,8 @@ from scipy.special import expit
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.judging.scoring import Scored
 from partlabel.judging.suggestion.asking import Askable
+from partlabel.judging.suggestion.choosing import PRECISION, Goal, cell_questions
 from partlabel.judging.suggestion.drawn import find_zone, guarantee_of
-from partlabel.judging.suggestion.suggesting import PRECISION, Goal, cell_questions
 from partlabel.labels import PRESENT, RANDOM, LabelTable, simulate
 from partlabel.labels.formats import read_labels
 from partlabel.metrics import evaluate

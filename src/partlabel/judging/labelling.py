@@ -13,8 +13,8 @@ from partlabel.judging.completion import Completion, check_precision, complete_r
 from partlabel.judging.completion.more_images import holds_images_of
 from partlabel.judging.completion.plan import Plan, make_plan
 from partlabel.judging.suggestion.answered import AnsweredCompletion, complete_from_answers
+from partlabel.judging.suggestion.choosing import Goal, Unit, suggest_run
 from partlabel.judging.suggestion.questions import Suggestions
-from partlabel.judging.suggestion.suggesting import Goal, Unit, suggest_run
 from partlabel.labels.formats import PathLike, ReadOptions
 from partlabel.training.opening import Labels, open_run, table_of
 from partlabel.training.run import Run

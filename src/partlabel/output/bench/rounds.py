@@ -20,10 +20,10 @@ from partlabel.base.errors import StoppedError, count
 from partlabel.base.files import atomic_file
 from partlabel.base.processes import take_turns
 from partlabel.judging.scoring import evaluate_run
+from partlabel.judging.suggestion.choosing import PRECISION, suggest_run
 from partlabel.judging.suggestion.drawn import find_zone, guarantee_of
 from partlabel.judging.suggestion.questions import Question
 from partlabel.judging.suggestion.scored_training import score_training
-from partlabel.judging.suggestion.suggesting import PRECISION, suggest_run
 from partlabel.labels import CHOSEN, PRESENT, RANDOM, Details, LabelTable, simulate
 from partlabel.labels.cells import from_triples
 from partlabel.output.bench.jobs import Setup, end_with, use_threads

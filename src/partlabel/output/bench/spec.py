@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from partlabel.base.errors import FileError, one_of
 from partlabel.base.validation import first_problem
-from partlabel.judging.suggestion.suggesting import STRATEGIES
+from partlabel.judging.suggestion.choosing import STRATEGIES
 from partlabel.labels import simulate
 from partlabel.labels.formats import ReadOptions
 from partlabel.learning.methods import METHODS

@@ -75,9 +75,9 @@ class Criterion:
             )
         return (
             f"comparing by how high the known positives of {self.held_out} rank among other images "
-            "and other classes, since too few labels are known to be absent. The choice may cost "
-            "about a point of mAP. A few hundred fully labelled images, in a split 'holdout', are "
-            "a better judge"
+            "and other classes, since too few labels are known to be present or absent in most "
+            "classes. The choice may cost about a point of mAP. A few hundred fully labelled "
+            "images, in a split 'holdout', are a better judge"
         )
 
 

@@ -87,8 +87,8 @@ class Search:
         return list(recipes.values())[:_ON_MAPS]
 
     def _kept_for_maps(self) -> int:
-        """How many trainings to keep for heads that look at positions."""
-        if not any(recipe.on_maps for recipe in self.recipes):
+        """How many trainings to keep for heads that look at positions; none in a small budget."""
+        if self.budget < 2 * self.folds or not any(recipe.on_maps for recipe in self.recipes):
             return 0
         return min(3 * _ON_MAPS * self.screening, self.budget // 4)
 

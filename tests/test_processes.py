@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import process_cases
 import process_faults
 from partlabel import train
 from partlabel.base.errors import PartlabelWarning
+from partlabel.base.process_meeting import agree_on_name
 from partlabel.base.process_words import Words
 from partlabel.cli import main
 from partlabel.training.checkpoint import load_state, same
@@ -83,7 +85,6 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.skip(reason="waited for ten minutes once on a loaded machine; to be mended")
 @pytest.mark.exact
 @pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
 def test_a_killed_process_is_started_again(data: Path) -> None:
@@ -103,6 +104,25 @@ def test_a_killed_process_is_started_again(data: Path) -> None:
     continued = load_state(half.folder / "best.safetensors")
     for name, expected in whole.items():
         torch.testing.assert_close(continued[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_processes_that_were_started_again_do_not_trust_what_earlier_ones_stored() -> None:
+    """Entries of all processes of an earlier meeting are there, and the first one comes last."""
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+
+    def meet(rank: int, delay: float = 0.0) -> str:
+        time.sleep(delay)
+        return agree_on_name(store, rank, 3, 20)
+
+    names = set()
+    for delays in ((0, 0, 0), (0.2, 0, 0), (0, 0.2, 0.1), (0.1, 0, 0.2)):
+        with ThreadPoolExecutor(3) as threads:
+            agreed = set(threads.map(meet, range(3), delays))
+        assert len(agreed) == 1
+        names |= agreed
+    assert len(names) == 4, "a meeting took the name of an earlier one"
+    with pytest.raises(TimeoutError, match="not all processes came"):
+        agree_on_name(store, 0, 3, 0.3)
 
 
 def test_a_hanging_process_is_given_up(data: Path) -> None:
@@ -165,7 +185,7 @@ def test_a_wrong_timeout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def two_words() -> tuple[Words, Words]:
     """What two processes tell each other, here in one."""
-    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]  # type: ignore[attr-defined]
     return Words(store, 0, 2, "here"), Words(store, 1, 2, "there")
 
 
@@ -187,7 +207,7 @@ def test_a_meeting_ends_when_a_process_fails_or_has_no_heartbeat() -> None:
 
 
 def test_who_gave_up_waiting_is_not_the_one_that_is_silent() -> None:
-    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]  # type: ignore[attr-defined]
     first, second = (Words(store, rank, 3, "here") for rank in range(2))
     second.of_others(timed_out=True, patience=0.1)
     first.of_others(timed_out=True, patience=0.1)

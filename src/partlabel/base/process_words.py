@@ -5,8 +5,6 @@ fails says why, and the first one can then show it.
 """
 
 import json
-import os
-import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -15,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
 from typing import Any
+
+from partlabel.base.process_meeting import connect
 
 _PATIENCE = 3.0  # seconds to wait for the words of processes that failed at the same time
 _END = 20.0  # seconds that a process waits for the first one to show its error
@@ -45,27 +45,18 @@ class Words:
     is_lost: bool = False  # whether the store does not answer any more
 
     @classmethod
-    def open(cls, rank: int, size: int) -> "Words":
-        """Connect to the store; all processes must be connected with each other already."""
-        from datetime import timedelta
+    def open(cls, meeting: str, rank: int, size: int) -> "Words":
+        """Connect to the store.
 
-        import torch.distributed as dist
-        from torch.distributed import (  # type: ignore[attr-defined]
-            PrefixStore,
-            TCPStore,
-        )
+        Args:
+            meeting: the name that the processes agreed on.
+            rank: number of this process.
+            size: number of processes.
+        """
+        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-        token = [secrets.token_hex(8)]  # no word of an earlier attempt must count
-        dist.broadcast_object_list(token)
-        store = TCPStore(
-            os.environ["MASTER_ADDR"],
-            int(os.environ["MASTER_PORT"]),
-            None,
-            False,
-            timeout=timedelta(seconds=_STORE_TIMEOUT),
-        )
-        own = PrefixStore(f"partlabel-{token[0]}", store)
-        words = cls(own, rank, size, socket.gethostname())
+        store = PrefixStore(f"partlabel-{meeting}", connect(_STORE_TIMEOUT))
+        words = cls(store, rank, size, socket.gethostname())
         Thread(target=words._beat, daemon=True).start()
         return words
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from partlabel.base.errors import InputError, JobError, PartlabelError
 from partlabel.base.launch import TIMEOUT, is_launched, launched_rank, number_in, timeout
+from partlabel.base.process_meeting import agree_on_name, connect
 from partlabel.base.process_words import Words
 
 if TYPE_CHECKING:
@@ -115,12 +116,20 @@ def _meet() -> None:
     seconds = timeout()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
-    except (RuntimeError, ValueError) as error:
+        store = connect(seconds)
+        name = agree_on_name(store, rank(), size(), seconds)
+        dist.init_process_group(
+            backend,
+            timeout=timedelta(seconds=seconds),
+            store=dist.PrefixStore(name, store),  # type: ignore[attr-defined]
+            rank=rank(),
+            world_size=size(),
+        )
+    except (RuntimeError, ValueError, TimeoutError) as error:
         raise LostProcessError(
             f"the {size()} processes did not find each other within {seconds:g} seconds ({error})"
         ) from error
-    _state.words = Words.open(rank(), size())
+    _state.words = Words.open(name, rank(), size())
     _state.words.names = exchange(_state.words.name)
     agree({"partlabel": VERSION, "torch": torch.__version__})
     atexit.register(_part)

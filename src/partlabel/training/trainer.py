@@ -25,9 +25,9 @@ from partlabel.images.batches import Batch, Inputs, Rows
 from partlabel.images.views import seed_generator
 from partlabel.learning.extensions import FollowsStages, HasTeacher, LooksAhead
 from partlabel.learning.methods import Method, Stage
-from partlabel.metrics import evaluate
+from partlabel.metrics import evaluate_cells
 from partlabel.models import Classifier
-from partlabel.models.prediction import Forward, Predictions, collect_scores, iterate_logits
+from partlabel.models.prediction import Forward, Predictions, collect_known, iterate_logits
 from partlabel.training.checkpoint import load_state, save_state, stage_file
 from partlabel.training.devices import make_fabric
 from partlabel.training.ema import follow, make_teacher
@@ -316,14 +316,12 @@ class Trainer:
         )
 
     def _validate(self, model: Classifier) -> float:
-        scores, rows = collect_scores(self.logits_of(model, self.val_set))
-        if not len(rows):
-            return math.nan
-        if np.isnan(scores).any():
+        cells = collect_known(self.logits_of(model, self.val_set), self.val_set.table)
+        if np.isnan(cells.scores).any():
             raise JobError(
                 f"the scores became NaN in epoch {self.progress.epoch + 1}; a smaller --lr helps"
             )
-        return processes.from_first(evaluate(scores, self.val_set.table.dense(rows))["mAP"])
+        return processes.from_first(evaluate_cells(cells)["mAP"])
 
     # -- checkpoints -------------------------------------------------------------------------------
 

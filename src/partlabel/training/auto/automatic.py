@@ -13,7 +13,7 @@ from torch import nn
 
 from partlabel.base.errors import InputError, JobError, count
 from partlabel.labels import LabelTable
-from partlabel.metrics import evaluate
+from partlabel.metrics import evaluate, known_cells
 from partlabel.models import Backbone, Classifier
 from partlabel.models.backbones import own_classifier
 from partlabel.models.features.embeddings import GivenFeatures
@@ -255,7 +255,7 @@ def _outcome(logits: NDArray[np.float64], val: LabelTable) -> dict[str, object]:
     score = evaluate(scores, val)["mAP"]
     return {
         "best_val_mAP": None if math.isnan(score) else score,
-        **decision_figures(scores, val.dense()),
+        **decision_figures(known_cells(scores, val.dense())),
     }
 
 

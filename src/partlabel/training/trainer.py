@@ -37,6 +37,7 @@ from partlabel.training.progress import Progress, Watcher
 from partlabel.training.settings import Settings
 from partlabel.training.sharing import Shares, check_equal, drawing_apart, gather_outputs
 from partlabel.training.steps import DivergedError, Objective, Steps
+from partlabel.training.whole_set import WholeSet, whole_set
 
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at least
 
@@ -125,7 +126,10 @@ class Trainer:
         if stage.head_only:
             self.model.backbone.eval()
         start, images = time.monotonic(), 0
-        for batch in self._load(batches[progress.step :]):
+        steps: Iterator[Batch] | Iterator[WholeSet] = self._load(batches[progress.step :])
+        if self._is_whole(stage) and progress.step == 0:
+            steps = whole_set(self.train_set, self.method, self._load)
+        for batch in steps:
             done = progress.stage_epoch * len(batches) + progress.step
             self._train_step(batch, done / max(stage.epochs * len(batches) - 1, 1))
             images += len(batch)
@@ -142,7 +146,7 @@ class Trainer:
         speed = images / max(time.monotonic() - start, 1e-9)
         self._end_epoch(self._validated_record(len(batches), speed))
 
-    def _train_step(self, batch: Batch, position: float) -> None:
+    def _train_step(self, batch: Batch | WholeSet, position: float) -> None:
         """One step of the optimiser; ``position`` is the share of the stage that is over."""
         progress = self.progress
         if not len(batch):
@@ -159,7 +163,7 @@ class Trainer:
             progress.sums[name] = progress.sums.get(name, 0.0) + value
         self.watcher.step(figures, len(batch))
 
-    def _located(self, error: DivergedError, batch: Batch) -> JobError:
+    def _located(self, error: DivergedError, batch: Batch | WholeSet) -> JobError:
         """An error that also says where in the training it happened."""
         names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
         is_saved = self.checkpoint is not None and self.checkpoint.exists()
@@ -241,8 +245,11 @@ class Trainer:
 
     # -- inputs and predictions --------------------------------------------------------------------
 
+    def _is_whole(self, stage: Stage) -> bool:
+        return (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH
+
     def _batches(self, stage: Stage) -> list[Rows]:
-        if (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH:
+        if self._is_whole(stage):
             return [self.train_set.rows]  # in one order, so that rounding stays the same
         settings = self.settings
         return self.train_set.shuffled_batches(settings.seed, self.progress.epoch, settings.batch)

@@ -136,4 +136,6 @@ def test_thresholds_of_many_labels_are_nearly_those_of_the_class_alone() -> None
 def test_without_absent_labels_there_is_no_threshold() -> None:
     scores, labels = make_few(0, 40)
     labels = np.maximum(labels, 0)
-    assert np.isnan(balanced_thresholds(known_cells(scores, labels), calibrate(scores, labels))).all()
+    assert np.isnan(
+        balanced_thresholds(known_cells(scores, labels), calibrate(scores, labels))
+    ).all()

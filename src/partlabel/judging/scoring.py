@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.base.allocation import file_limit
-from partlabel.base.errors import InputError, PartlabelWarning, FileError, count, data_size, some
+from partlabel.base.errors import FileError, InputError, PartlabelWarning, count, data_size, some
 from partlabel.images.batches import Inputs
 from partlabel.images.named_images import open_images
 from partlabel.images.stored import resolved

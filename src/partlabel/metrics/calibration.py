@@ -78,7 +78,7 @@ def calibrate_cells(cells: KnownCells) -> Calibration:
     shared = ~own[columns] if enough else np.ones(len(cells), dtype=np.bool_)
     line = (1.0, 0.0) if own.all() else _fit_line(raw[shared], is_present[shared])
     slopes, intercepts = (np.full(len(own), value) for value in line)
-    positions = cells.by_class()
+    positions = cells.by_class
     for j in np.flatnonzero(own):
         slopes[j], intercepts[j] = _fit_line(raw[positions[j]], is_present[positions[j]])
     return Calibration(slopes, intercepts, own)

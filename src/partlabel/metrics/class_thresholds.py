@@ -47,7 +47,7 @@ def own_thresholds(cells: KnownCells) -> Floats:
     It is NaN for a class without both present and absent known labels.
     """
     thresholds = np.full(cells.classes, np.nan)
-    for j, own in enumerate(cells.by_class()):
+    for j, own in enumerate(cells.by_class):
         present = cells.labels[own] == PRESENT
         if present.any() and not present.all():
             thresholds[j] = _best(cells.scores[own], present, np.ones(len(present)))

@@ -169,7 +169,7 @@ def evaluate_cells(cells: KnownCells, threshold: ArrayLike = 0.5) -> Evaluation:
         for chosen in (is_predicted & is_present, is_predicted, is_present, ~is_present)
     )
     average_precisions = np.full(cells.classes, np.nan)
-    for j, own in enumerate(cells.by_class()):
+    for j, own in enumerate(cells.by_class):
         average_precisions[j] = precision_of_ranking(
             cells.scores[own], is_present[own], ~is_present[own]
         )

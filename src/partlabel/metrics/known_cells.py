@@ -6,6 +6,7 @@ memory, but known labels are few.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class KnownCells:
             scores=self.scores[keep],
         )
 
+    @cached_property
     def by_class(self) -> list[Integers]:
         """[C] the positions of the labels of each class, in their order."""
         return positions_by_class(self.columns, self.classes)

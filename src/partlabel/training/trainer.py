@@ -6,7 +6,7 @@ killed at any moment and resumed ends in the same bits as one that is not.
 
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,8 @@
 """All training images as one batch for L-BFGS, part by part: memory does not grow with them."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ class WholeSet:
 
 
 def whole_set(
-    examples: Examples, method: Method, load: Callable[[list[Rows]], Iterator[Batch]]
+    examples: Examples, method: Method, load: Callable[[list[Rows]], Generator[Batch]]
 ) -> Iterator[Batch] | Iterator[WholeSet]:
     """All images of a training: one batch, or parts that take a few hundred megabytes each.
 
@@ -54,10 +55,11 @@ def whole_set(
 
 
 def _part_size(
-    examples: Examples, method: Method, load: Callable[[list[Rows]], Iterator[Batch]]
+    examples: Examples, method: Method, load: Callable[[list[Rows]], Generator[Batch]]
 ) -> int:
     rows, classes = examples.rows, max(len(examples.table.classes), 1)
-    first = next(load([rows[:1]]), None)
+    with closing(load([rows[:1]])) as parts:
+        first = next(parts, None)
     if first is None or not len(first):
         return len(rows)
     views = {view.data_ptr(): view for view in first.views.values()}.values()

@@ -285,7 +285,10 @@ def numbers_to_reserve(
     weight = own + known * ((unknown - own).sum(axis=0) / np.maximum(total, 1))
     weight = np.where(unknown.any(axis=0), weight, known)  # these test the model alone
     spread = number * weight / np.maximum(weight.sum(axis=0), 1e-12)
-    numbers = np.minimum(np.round(spread), (1 - _PILOT) * known).astype(np.int64)
+    rounded = np.round(spread)
+    if rounded.sum() < fewest(PRECISION) <= spread.sum():  # very many classes, a fraction each
+        rounded = np.ceil(spread)
+    numbers = np.minimum(rounded, (1 - _PILOT) * known).astype(np.int64)
     # fewer labels cannot show anything, so they had better be trained on
     enough = share is not None or numbers.sum() >= fewest(PRECISION)
     return np.asarray(numbers if enough else 0 * numbers)

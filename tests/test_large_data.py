@@ -17,7 +17,7 @@ from scipy import sparse
 
 import partlabel
 from partlabel import read_labels, write_labels
-from partlabel.base.errors import JobError
+from partlabel.base.errors import InputError, JobError
 from partlabel.cli import main
 from partlabel.judging import image_scores
 from partlabel.judging.completion import Completion, complete_run
@@ -26,6 +26,7 @@ from partlabel.judging.completion.meters import BINS, BinMeter, Calibrated, Grid
 from partlabel.judging.image_scores import ComputedScores, KeptScores, scores_of
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.metrics.calibration import Calibration
+from partlabel.output.report.sample import take_sample
 from partlabel.training.run import Run
 
 IMAGES, CLASSES, FEATURES = 1500, 6, 24
@@ -317,3 +318,30 @@ def test_memory_does_not_grow_with_images_times_classes(tmp_path: Path) -> None:
         code, peaks[name] = json.loads(done.stdout.splitlines()[-1])
         assert code == 0, done.stderr
     assert max(peaks.values()) < 600e6, peaks
+
+
+def test_auto_says_before_it_begins_that_images_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("partlabel.training.auto.memory_check.physical_memory", lambda: 10**5)
+    nothing = {"optimizer": None, "weight_decay": None, "epochs": None}
+    with pytest.raises(InputError, match=r"--method auto keeps .* Name another --method"):
+        make_run(tmp_path, **nothing, method="auto", budget="2", folds=3)
+    assert not (tmp_path / "run" / "run.json").exists()
+    assert make_run(tmp_path).record.finished  # others need no such memory
+
+
+def test_a_report_on_very_many_images_takes_a_sample(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures are then those of a part of the validation images, which the page says."""
+    images = len(run.selection.val)
+    assert "random sample of" not in partlabel.report(run).read_text()
+    monkeypatch.setattr("partlabel.output.report.sample._MOST_TRAINING", 50)
+    monkeypatch.setattr("partlabel.output.report.sample._MOST_SCORES", 5 * 100)
+    sample = take_sample(run)
+    assert (len(sample.val_labels), sample.drawn_from) == (100, 0)  # single labels are reserved
+    monkeypatch.setattr("partlabel.output.report.sample._held_labels", lambda run: None)
+    page = partlabel.report(run).read_text()
+    assert "labels of 100 validation images" in page
+    assert f"These are a random sample of {images}." in page

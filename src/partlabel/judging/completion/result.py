@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from partlabel.base import processes
 from partlabel.base.files import atomic_group
 from partlabel.base.text_tables import html_table, text_table
 from partlabel.judging.completion.assessment import Assessment, Scope
@@ -181,6 +182,7 @@ class Completion:
         header = ["labels", "tested", "drawn by", "classes", "filled in", "correct in the test"]
         return header, rows
 
+    @processes.together()
     def save(
         self, path: str | os.PathLike[str], format: str = "cells", *, excel_safe: bool = False
     ) -> list[Path]:

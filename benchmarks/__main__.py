@@ -21,6 +21,7 @@ NAMES = (
     "several_processes",
     "families",
     "review_speed",
+    "scale",
 )
 
 if len(sys.argv) == 2 and sys.argv[1] in NAMES:

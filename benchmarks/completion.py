@@ -97,9 +97,9 @@ class Tally:
         present = hidden & (true == PRESENT)
         self.found.append(float((present & (values == PRESENT)).sum() / max(present.sum(), 1)))
         for group in completion.groups():
-            if group.cells.any():
+            if group.filled:
                 self.made[group.value] += 1
-                right = (true == group.value)[group.cells].mean()
+                right = (true == group.value)[completion.cells_of(group)].mean()
                 self.broken[group.value] += bool(right < completion.precision)
 
     def row(self) -> list[str]:

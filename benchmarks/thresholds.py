@@ -17,8 +17,8 @@ from scipy.special import expit
 from benchmarks.report import machine
 from benchmarks.suggestions import heads, load, parts
 from partlabel.labels import simulate
-from partlabel.metrics import evaluate
-from partlabel.metrics.calibration import calibrate
+from partlabel.metrics import evaluate, known_cells
+from partlabel.metrics.calibration import calibrate_cells
 from partlabel.metrics.class_thresholds import balanced_thresholds, own_thresholds
 from partlabel.output.bench.sheets import Sheet, markdown
 
@@ -44,8 +44,9 @@ def main() -> None:
             scores = expit(features[held] @ weights + intercepts)
             new = expit(test[1] @ weights + intercepts)
             known: NDArray[np.int8] = labels.dense()[held]
-            alone = np.nan_to_num(own_thresholds(scores, known), nan=0.5)
-            leaning = balanced_thresholds(scores, known, calibrate(scores, known))
+            cells = known_cells(scores, known)
+            alone = np.nan_to_num(own_thresholds(cells), nan=0.5)
+            leaning = balanced_thresholds(cells, calibrate_cells(cells))
             for name, limits in zip(found, (alone, leaning), strict=True):
                 result = evaluate(new, test[0], limits)
                 found[name].append([100 * result[figure] for figure in FIGURES])

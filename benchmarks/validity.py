@@ -26,19 +26,27 @@ from scipy.stats import binom
 
 from benchmarks.report import machine
 from benchmarks.worlds import IMAGES, LEARNERS, MISSING, Floats, World, make_world
-from partlabel.judging.completion.held_labels import Choosing, Evidence, Kind, populations
+from partlabel.judging.completion.held_labels import HeldLabels, Judges, Kind, Mask, judges_of
+from partlabel.judging.completion.layout import (
+    PARTS,
+    Part,
+    lay_out,
+    populations,
+    reserved_labels,
+)
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.bounds import fewest
 from partlabel.metrics.calibration import calibrate
 from partlabel.metrics.guarantee import (
     Guarantee,
     Guarantees,
-    Held,
     find_guarantees,
     nothing_guaranteed,
 )
 from partlabel.metrics.guarantee_thresholds import Limit
+from partlabel.metrics.known_cells import KnownCells, known_cells
 from partlabel.metrics.sampling import Basis, Population, draw_sample
+from partlabel.metrics.spread import spread_of
 from partlabel.output.bench.sheets import Sheet, markdown
 from partlabel.training.reserving import evidence
 from partlabel.training.run_split import Selection, select
@@ -92,14 +100,13 @@ def run_draw(missing: str, learner: str, test: str, seed: int, tally: Tally) -> 
     settings = Settings(method="bce", val=val, reserve=reserve, seed=seed, drop_empty=True)
     selection = select(table, settings)
     truth = world.truth[:, [int(name[1:]) for name in selection.classes]]
-    found, first = make(world, selection, learner, rng), None
-    if kind == "exact":
-        first = Held(found.calibration.logits(found.choosing.scores), found.choosing.labels)
+    found = make(world, selection, learner, rng)
     hidden, basis = selection.known.dense() == 0, BASES[seed % len(BASES)]
     tally.present += int((hidden & (truth == PRESENT)).sum())
-    for population in populations(selection, found, seed):
-        guarantees = find(first, population, PRECISION, basis)
-        decided = np.where(population.unknown, guarantees.decide(population.scores), 0)
+    for population, unknown in found.populations(selection, seed):
+        guarantees = find(found.first, population, PRECISION, basis)
+        decided = np.where(unknown, guarantees.decide(found.logits), 0)
+        cells = Cells(population, unknown, found.logits, truth)
         tally.found += int(((decided == PRESENT) & (truth == PRESENT)).sum())
         for value in (PRESENT, ABSENT):
             ours = guarantees.of(value)
@@ -107,37 +114,46 @@ def run_draw(missing: str, learner: str, test: str, seed: int, tally: Tally) -> 
             without = [j for j, one in enumerate(ours) if one.basis is None]
             failed = [[j] for j in without] if basis == "class" else [without]
             for pool in failed:
-                tally.tests[value] += could_break(population, pool, value, truth)
+                tally.tests[value] += could_break(cells, pool, value)
             for pool in pools:
-                cells, right = decided[:, pool] == value, truth[:, pool] == value
-                broken = bool(cells.any() and right[cells].mean() < PRECISION)
-                tally.made[value] += bool(cells.any())
+                ours_filled, right = decided[:, pool] == value, truth[:, pool] == value
+                broken = bool(ours_filled.any() and right[ours_filled].mean() < PRECISION)
+                tally.made[value] += bool(ours_filled.any())
                 tally.broken[value] += broken
-                tally.tests[value] += broken or could_break(population, pool, value, truth)
+                tally.tests[value] += broken or could_break(cells, pool, value)
 
 
-def could_break(population: Population, classes: list[int], value: int, truth: Any) -> bool:
+class Cells(NamedTuple):
+    """A population, and arrays [n, C]: its unknown cells, calibrated logits, and the truth."""
+
+    population: Population
+    unknown: Mask
+    logits: Floats
+    truth: Any
+
+
+def could_break(cells: Cells, classes: list[int], value: int) -> bool:
     """Whether some threshold with enough labels beyond it is in truth not good enough."""
-    ratios = population.ratios()[classes]
+    ratios = cells.population.ratios()[classes]
     if not (ratios > 0).any():
         return False
-    confidence = value * population.scores[:, classes]
-    cells = population.unknown[:, classes] & (confidence > 0)
-    order = np.argsort(-confidence[cells], kind="stable")
-    wrong = np.cumsum((truth[:, classes] != value)[cells][order])
+    confidence = value * cells.logits[:, classes]
+    chosen = cells.unknown[:, classes] & (confidence > 0)
+    order = np.argsort(-confidence[chosen], kind="stable")
+    wrong = np.cumsum((cells.truth[:, classes] != value)[chosen][order])
     number = np.arange(len(wrong)) + 1
     enough = number >= fewest(PRECISION) / ratios[ratios > 0].min()
     return bool((enough & (wrong > (1 - PRECISION) * number)).any())
 
 
 def no_margin(
-    first: Held | None, population: Population, precision: float, basis: Basis | None
+    first: KnownCells | None, population: Population, precision: float, basis: Basis | None
 ) -> Guarantees:
     """Guarantees without a margin: of all thresholds the lowest at which enough labels are right.
 
     Wrong on purpose: it has no confidence, and tries all thresholds.
     """
-    guarantees = nothing_guaranteed(population.labels.shape[1], population.unit)
+    guarantees = nothing_guaranteed(population.classes, population.unit)
     usable = np.flatnonzero(population.ratios()).tolist()
     for classes in [[j] for j in usable] if basis == "class" else [usable] if usable else []:
         for value in (PRESENT, ABSENT):
@@ -152,13 +168,48 @@ def no_margin(
     return guarantees
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What guarantees rest on.
+
+    Args:
+        kind: how they are tested.
+        first: labels that choose, with calibrated logits; None if they test too.
+        logits: [n, C] calibrated.
+        tested: labels that test.
+    """
+
+    kind: Kind
+    first: KnownCells | None
+    logits: Floats
+    tested: Judges
+
+    def populations(self, selection: Selection, seed: int) -> list[tuple[Population, Mask]]:
+        """Labels to fill in with those that test them, and where [n, C] they are unknown."""
+        known = selection.known
+        tagged = np.zeros(len(known), dtype=np.bool_)
+        if "tags" in known.origins:
+            code = list(known.origins).index("tags") + 1
+            tagged[known.cells.rows[known.cells.origins_or_none() == code]] = True
+        readable, nothing = np.ones(len(known), dtype=np.bool_), np.zeros(0, dtype=np.int64)
+        chosen = Judges(nothing, nothing, nothing.astype(np.int8))
+        held = HeldLabels(self.kind, chosen, None, self.tested, tagged, readable)
+        layout = lay_out(selection, held, seed)
+        parts = np.where(known.dense() == 0, layout.of(np.arange(len(known))), -1)
+        spreads = {part: spread_of(self.logits, parts == part) for part in Part}
+        scores = self.logits[self.tested.rows, self.tested.columns]
+        tested = self.tested.with_scores(scores, len(known.classes))
+        tests = reserved_labels(layout, tested, (scores, scores), seed, known)
+        found = populations(layout, tests.take(~tagged[tests.rows]), spreads)
+        return [(one, np.isin(parts, list(PARTS[one.unit]))) for one in found]
+
+
 def trained_evidence(world: World, selection: Selection, learner: str, rng: Any) -> Evidence:
     """Labels that were trained on calibrate, choose and test. Wrong on purpose."""
     labels, train = selection.table.dense(), selection.train
     scores = LEARNERS[learner](world.features[train], labels[train], world.features, rng)
-    choosing = Choosing(scores[train], evidence(selection.table.subset(train)).dense())
-    calibration, tested = calibrate(*choosing), evidence(selection.known).dense()
-    return _evidence("exact", selection, choosing, calibration, calibration.logits(scores), tested)
+    choosing = scores[train], evidence(selection.table.subset(train)).dense()
+    return _exact(choosing, scores, _judges(evidence(selection.known).dense()))
 
 
 def exact_evidence(world: World, selection: Selection, learner: str, rng: Any) -> Evidence:
@@ -166,10 +217,20 @@ def exact_evidence(world: World, selection: Selection, learner: str, rng: Any) -
     labels = selection.table.dense()
     train, val = selection.train, selection.val
     scores = LEARNERS[learner](world.features[train], labels[train], world.features, rng)
-    choosing = Choosing(scores[val], evidence(selection.table.subset(val)).dense())
+    choosing = scores[val], evidence(selection.table.subset(val)).dense()
+    return _exact(choosing, scores, judges_of(selection.tested, np.arange(len(labels))))
+
+
+def _exact(choosing: tuple[Floats, Any], scores: Floats, tested: Judges) -> Evidence:
     calibration = calibrate(*choosing)
-    tested = selection.tested.dense()
-    return _evidence("exact", selection, choosing, calibration, calibration.logits(scores), tested)
+    first = known_cells(calibration.logits(choosing[0]), choosing[1])
+    return Evidence("exact", first, calibration.logits(scores), tested)
+
+
+def _judges(labels: Any) -> Judges:
+    """The known labels of an array [n, C]."""
+    rows, columns = np.nonzero(labels)
+    return Judges(rows, columns, labels[rows, columns])
 
 
 def crossed_evidence(world: World, selection: Selection, learner: str, rng: Any) -> Evidence:
@@ -186,25 +247,7 @@ def crossed_evidence(world: World, selection: Selection, learner: str, rng: Any)
     for fold in range(FOLDS):
         held = folds == fold
         logits[held] = calibrate(scores[~held], judges[~held]).logits(scores[held])
-    calibration = calibrate(scores, judges)
-    return _evidence("cross", selection, Choosing(scores, judges), calibration, logits, judges)
-
-
-def _evidence(
-    kind: Kind,
-    selection: Selection,
-    choosing: Choosing,
-    calibration: Any,
-    logits: Floats,
-    tested: Any,
-) -> Evidence:
-    known = selection.known
-    cells = known.cells
-    tagged = np.zeros(len(known), dtype=np.bool_)
-    if "tags" in known.origins:
-        code = list(known.origins).index("tags") + 1
-        tagged[cells.rows[cells.origins_or_none() == code]] = True
-    return Evidence(kind, choosing, calibration, logits, tested, known.dense() == 0, tagged)
+    return Evidence("cross", None, logits, _judges(judges))
 
 
 class Test(NamedTuple):
@@ -216,7 +259,7 @@ class Test(NamedTuple):
 
     kind: Kind
     evidence: Callable[[World, Selection, str, Any], Evidence]
-    find: Callable[[Held | None, Population, float, Basis | None], Guarantees]
+    find: Callable[[KnownCells | None, Population, float, Basis | None], Guarantees]
     planted: bool = False
 
 

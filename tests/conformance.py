@@ -21,6 +21,7 @@ from partlabel.training.progress import LOGGED, Progress
 from partlabel.training.run import Run, load
 from partlabel.training.steps import Steps
 from partlabel.training.train import train
+from partlabel.training.whole_set import Sums
 from trained import tiny_model
 
 SIZE, CLASSES = 64, 5  # as in the scene of conftest.py
@@ -109,6 +110,34 @@ class MethodConformance:
         slope = (costs[1] - costs[0]) / (2 * step)
         assert slope == pytest.approx(squared_norm, rel=0.05)
         assert same(state_before, method.state_dict())
+
+    def test_the_loss_of_all_images_is_a_mean_over_parts(self) -> None:
+        """If the method says so: then lbfgs sums up parts. The model looks at single images."""
+        labels = [[1, 0, -1, 0, 1], [0, 1, 0, -1, 0], [1, -1, -1, 1, 1], [0, 0, 0, 0, 0]]
+        method, model, batch = self.set_up(labels)
+        if method.part_weights(batch) is None:
+            pytest.skip("the loss is no mean over parts")
+        head = list(model.head.parameters())
+        results: list[tuple[dict[str, float], list[torch.Tensor | None]]] = []
+        for parts in ([slice(0, 4)], [slice(0, 1), slice(1, 4)]):
+            sums = Sums(head)
+            for part in parts:
+                model.eval().zero_grad()
+                views = {name: view[part] for name, view in batch.views.items()}
+                some = Batch(batch.rows[part], batch.labels[part], views, teacher=model)
+                figures = method.loss(model, some)
+                figures["loss"].backward()  # type: ignore[no-untyped-call]
+                weights = method.part_weights(some)
+                assert weights is not None
+                sums.add({name: float(value.detach()) for name, value in figures.items()}, weights)
+                sums.add_gradients(weights["loss"])
+            sums.set_gradients()
+            gradients = [None if p.grad is None else p.grad.clone() for p in head]
+            results.append((sums.means(), gradients))
+        (whole, expected), (summed, gradients) = results
+        assert summed == pytest.approx(whole, rel=1e-5, abs=1e-7)
+        for ours, right in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(ours, right, rtol=1e-4, atol=1e-7)
 
     def test_mixed_labels_have_a_gradient(self) -> None:
         loss, norm = self.cost([[1, 0, -1, 0, 1], [0, 1, 0, -1, 0], [1, -1, -1, 1, 1]])

@@ -27,6 +27,7 @@ from partlabel.training.arguments import make_settings
 from partlabel.training.embed import embed_images
 from partlabel.training.settings import Execution
 from partlabel.training.trainer import Trainer
+from partlabel.training.whole_set import WholeSet
 
 METHOD: dict[str, Any] = {
     "method": "em-apl",
@@ -58,7 +59,7 @@ def at_step(step: int, act: Callable[[], None]) -> None:
     """Do something before a step of the next training."""
     original = Trainer._train_step
 
-    def step_or_act(self: Trainer, batch: Batch, position: float) -> None:
+    def step_or_act(self: Trainer, batch: Batch | WholeSet, position: float) -> None:
         if self.progress.total_steps == step:
             Trainer._train_step = original  # type: ignore[method-assign]
             act()

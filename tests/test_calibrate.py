@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from partlabel.metrics import evaluate
+from partlabel.metrics import evaluate, known_cells
 from partlabel.metrics.calibration import calibrate, reliability
 from partlabel.metrics.class_thresholds import balanced_thresholds, own_thresholds
 
@@ -88,7 +88,7 @@ def test_thresholds_of_a_class_alone_have_the_best_f1(seed: int, images: int) ->
     rng = np.random.default_rng(seed)
     scores = rng.choice([0.1, 0.2, 0.4, 0.8], (images, 3))
     labels = rng.integers(-1, 2, (images, 3))
-    thresholds = own_thresholds(scores, labels)
+    thresholds = own_thresholds(known_cells(scores, labels))
 
     def f1(j: int, threshold: float) -> float:
         known = labels[:, j] != 0
@@ -116,8 +116,8 @@ def test_thresholds_of_few_labels_lean_on_those_of_all_classes() -> None:
     for seed in range(20):
         scores, labels = make_few(seed, 40)
         labels[:, 0] = np.minimum(labels[:, 0], -1)  # nothing of its own to choose on
-        alone = np.nan_to_num(own_thresholds(scores, labels), nan=0.5)
-        shared = balanced_thresholds(scores, labels, calibrate(scores, labels))
+        alone = np.nan_to_num(own_thresholds(known_cells(scores, labels)), nan=0.5)
+        shared = balanced_thresholds(known_cells(scores, labels), calibrate(scores, labels))
         new_scores, truth = make_few(seed + 1000, 2000)
         figures = [evaluate(new_scores, truth, limit)["macro_F1"] for limit in (alone, shared)]
         gains.append(figures[1] - figures[0])
@@ -128,11 +128,14 @@ def test_thresholds_of_few_labels_lean_on_those_of_all_classes() -> None:
 def test_thresholds_of_many_labels_are_nearly_those_of_the_class_alone() -> None:
     scores, labels = make_few(0, 20_000)
     line = calibrate(scores, labels)
-    mixed, alone = balanced_thresholds(scores, labels, line), own_thresholds(scores, labels)
+    cells = known_cells(scores, labels)
+    mixed, alone = balanced_thresholds(cells, line), own_thresholds(cells)
     assert mixed == pytest.approx(alone, abs=2e-3)
 
 
 def test_without_absent_labels_there_is_no_threshold() -> None:
     scores, labels = make_few(0, 40)
     labels = np.maximum(labels, 0)
-    assert np.isnan(balanced_thresholds(scores, labels, calibrate(scores, labels))).all()
+    assert np.isnan(
+        balanced_thresholds(known_cells(scores, labels), calibrate(scores, labels))
+    ).all()

@@ -81,8 +81,10 @@ def test_guarantees_hold(
         present_filled += int((filled & (values == PRESENT)).sum())
         for group in completion.groups():
             assert group.unit == "image"  # images of the holdout test
-            guarantees += bool(group.cells.any())
-            wrong += bool(group.cells.any() and correct[group.cells].mean() < 0.95)
+            cells = completion.cells_of(group)
+            assert cells.sum() == group.filled
+            guarantees += bool(cells.any())
+            wrong += bool(cells.any() and correct[cells].mean() < 0.95)
         for j in range(len(labels.classes)):
             classes_filled += filled[:, j].any()
             classes_below += filled[:, j].any() and correct[filled[:, j], j].mean() < 0.95
@@ -114,9 +116,10 @@ def test_reserved_labels_test_the_unknown_ones(dataset: Dataset, share: float) -
         present_filled += int((unknown & (values == PRESENT)).sum())
         for group in completion.groups():
             assert group.unit == "cell"
-            assert unknown[group.cells].all()
-            guarantees += bool(group.cells.any())
-            wrong += bool(group.cells.any() and correct[group.cells].mean() < 0.9)
+            cells = completion.cells_of(group)
+            assert unknown[cells].all()
+            guarantees += bool(cells.any())
+            wrong += bool(cells.any() and correct[cells].mean() < 0.9)
     assert guarantees > 3
     assert wrong <= binom.ppf(0.99, guarantees, 0.05)
     assert present_filled > 50
@@ -196,7 +199,15 @@ def test_the_command_writes_labels_and_evidence(
     assert (sources[filled] == MODEL).all()
     assert f"filled in {filled.sum():,} of {unknown.sum():,} unknown labels" in text
     assert "least 90% of the labels" in text
-    assert not np.isnan(table.scores()).any()
+    scored = ~np.isnan(table.scores())
+    assert np.array_equal(scored, values != 0)  # of known labels, and of those filled in
+    everything, call = tmp_path / "all.csv", ["complete", str(run.folder), "--all-scores", *cache]
+    assert main([*call, "-o", str(everything), "--min-precision", "0.9"]) == 0
+    capsys.readouterr()
+    whole = read_labels(everything).with_classes(list(labels.classes))
+    assert np.array_equal(whole.dense(), values)
+    assert not np.isnan(whole.scores()).any()
+    assert np.array_equal(whole.scores()[scored], table.scores()[scored])
     with (tmp_path / "done.guarantees.csv").open() as stream:
         lines = list(csv.DictReader(stream))
     total = 0
@@ -294,7 +305,7 @@ def full_labels() -> tuple[LabelTable, LabelTable]:
 
 def test_one_positive_fewer_is_left_for_single_positives() -> None:
     held, others = full_labels()
-    left = as_unknown(held, simulate.single_positive(others, 0), 0)
+    left = as_unknown(held, simulate.single_positive(others, 0), 0).dense()
     present = (held.dense() == PRESENT).sum(axis=1)
     assert np.array_equal((left == PRESENT).sum(axis=1), present - 1)
     assert np.array_equal(left == ABSENT, held.dense() == ABSENT)
@@ -323,7 +334,7 @@ def test_full_labels_are_reduced_to_a_sample_of_unknown_labels(hide: Any) -> Non
     held, others = full_labels()
     known = hide(others)
     unknown = others.dense()[known.dense() == 0]
-    left = as_unknown(held, known, 0)
+    left = as_unknown(held, known, 0).dense()
     share = (left[left != 0] == PRESENT).mean()
     assert share == pytest.approx((unknown == PRESENT).mean(), abs=0.05)
     assert (left != 0).mean() == pytest.approx((known.dense() == 0).mean(), abs=0.02)
@@ -334,7 +345,7 @@ def test_images_labelled_like_training_images_are_not_changed() -> None:
     for share in (0.1, 0.5):
         labels = simulate.partial(held, share, 1)
         left = as_unknown(labels, simulate.partial(others, share, 0), 0)
-        assert np.array_equal(left, labels.dense())
+        assert left == labels
 
 
 def test_a_biased_sample_of_labels_is_reported(dataset: Dataset) -> None:

@@ -16,12 +16,14 @@ from partlabel.labels import LabelTable
 from partlabel.labels.formats import read_labels, write_labels
 from partlabel.labels.formats.group_column import read_groups
 from partlabel.labels.groups import Groups
+from partlabel.models.features.vector_files import VectorFile
 from partlabel.training import near_duplicates
 from partlabel.training.arguments import make_settings
 from partlabel.training.auto.folds import make_folds
 from partlabel.training.near_duplicates import equal_files, similar, similar_images
 from partlabel.training.run import Run
 from partlabel.training.run_split import cut, select
+from partlabel.training.settings import Execution, Settings
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64}
 
@@ -337,3 +339,23 @@ def test_a_column_of_the_label_file_is_no_class(scene: Path, tmp_path: Path) -> 
     )  # fmt: skip
     assert run.record.classes == list(table.classes)
     assert run.selection.groups.units == 7
+
+
+def test_features_of_too_many_images_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would not fit into memory, and are not compared."""
+    from partlabel.training import together
+
+    def fail(*_: object) -> None:
+        raise AssertionError("the features are read")
+
+    monkeypatch.setattr(together, "MOST", 2)
+    monkeypatch.setattr(together, "_mean_features", fail)
+    np.savez(tmp_path / "x.npz", ids=["a", "b", "c"], features=np.zeros((3, 64), np.float32))
+    table, notes = LabelTable(["a", "b", "c"], ["cat"], [[1], [0], [0]]), list[str]()
+    vectors = VectorFile(tmp_path / "x.npz")
+    settings = Settings(method="bce", backbone="none", frozen="all")
+    found = together.near_duplicates(table, [], vectors, settings, Execution(), notes.append)
+    assert found.groups == 0
+    assert "takes too long" in notes[0]

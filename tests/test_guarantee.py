@@ -1,7 +1,7 @@
 """Guarantees: the sequence of tests, pools of classes, and how often a guarantee is wrong."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,9 +11,11 @@ from scipy.stats import binom
 
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.bounds import allowed_errors, at_least, chance_of_few
-from partlabel.metrics.guarantee import Held, find_guarantees, nothing_guaranteed
+from partlabel.metrics.guarantee import find_guarantees, nothing_guaranteed
 from partlabel.metrics.guarantee_thresholds import passing_limits
+from partlabel.metrics.known_cells import KnownCells, known_cells
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
+from populations import population_of
 
 BASES: tuple[Basis, ...] = ("class", "pooled")
 UNITS: tuple[Unit, ...] = ("cell", "image")
@@ -140,26 +142,42 @@ def test_images_with_many_wrong_cells_do_not_pass_if_the_test_has_them() -> None
     assert passing_limits(sure, alone, 0.9, 0.0)
 
 
-def make_population(
-    rng: Any, images: int, classes: int, unit: Unit, slopes: Any = 1.0
-) -> tuple[Held, Population, Any]:
-    """Labels that choose, a population, and the truth; scores are not quite calibrated."""
+class World(NamedTuple):
+    """Arrays [n, C]: scores, labels that choose, labels that test, what is unknown, and draws."""
+
+    scores: Any
+    chosen: Any
+    tested: Any
+    unknown: Any
+    draws: Any
+    truth: Any
+
+    def first(self, shift: float = 0.0) -> KnownCells:
+        """The labels that choose."""
+        return known_cells(self.scores + shift, self.chosen)
+
+    def population(self, unit: Unit, shift: float = 0.0) -> Population:
+        """The others."""
+        groups = np.zeros(len(self.scores), dtype=np.int64)
+        arrays = self.scores + shift, self.tested, self.unknown, self.draws
+        return population_of(*arrays, groups, unit)
+
+
+def make_world(rng: Any, images: int, classes: int, unit: Unit, slopes: Any = 1.0) -> World:
+    """Scores that are not quite calibrated, and labels."""
     scores = rng.normal(-0.5, 2.5, (images, classes)) + rng.normal(0, 0.5, classes)
     truth = np.where(rng.random(scores.shape) < 1 / (1 + np.exp(-scores * slopes)), 1, -1)
     part = rng.random(scores.shape)
     known = part < rng.choice([0.1, 0.3], classes) if unit == "cell" else part[:, :1] < 0.3
     chosen = known & (rng.random(scores.shape) < 0.5)
-    first = Held(scores, np.where(chosen, truth, 0))
-    tested = np.where(known & ~chosen, truth, 0)
-    population = Population(
+    return World(
         scores,
-        tested,
+        np.where(chosen, truth, 0),
+        np.where(known & ~chosen, truth, 0),
         np.broadcast_to(~known, scores.shape),
         rng.random(scores.shape),
-        np.zeros(images, dtype=np.int64),
-        unit,
+        truth,
     )
-    return first, population, truth
 
 
 @pytest.mark.parametrize("basis", [None, *BASES])
@@ -169,14 +187,18 @@ def test_at_most_one_guarantee_of_twenty_is_wrong(basis: Basis | None, unit: Uni
     rng, precision = np.random.default_rng(3), 0.85
     broken = made = 0
     for _ in range(40):
-        first, population, truth = make_population(rng, 1500, 6, unit, rng.choice([0.4, 1.0], 6))
-        guarantees = find_guarantees(first, population, precision, basis)
-        decided = np.where(population.unknown, guarantees.decide(population.scores), 0)
+        world = make_world(rng, 1500, 6, unit, rng.choice([0.4, 1.0], 6))
+        population = world.population(unit)
+        guarantees = find_guarantees(world.first(), population, precision, basis)
+        decided = np.where(world.unknown, guarantees.decide(world.scores), 0)
+        for value in (PRESENT, ABSENT):
+            number = population.spread.beyond(value, guarantees.thresholds(value))
+            assert np.array_equal(number, (decided == value).sum(axis=0))
         for value in (PRESENT, ABSENT):
             for pool in dict.fromkeys(one.pool for one in guarantees.of(value) if one.basis):
                 cells = decided[:, list(pool)] == value
                 made += 1
-                broken += bool((truth[:, list(pool)][cells] == value).mean() < precision)
+                broken += bool((world.truth[:, list(pool)][cells] == value).mean() < precision)
     assert made > 15
     # 5% may be wrong; more than this would happen by chance once in a thousand times
     assert broken <= binom.ppf(0.999, made, 0.05)
@@ -191,7 +213,7 @@ def test_a_pool_weighs_classes_as_they_are_filled_in() -> None:
     truth[: images // 5, 1] = ABSENT  # one fifth of the second class is wrong
     truth[-1, 0] = ABSENT
     known = rng.random((images, 2)) < np.array([0.5, 0.03])
-    population = Population(
+    population = population_of(
         scores,
         np.where(known, truth, 0),
         ~known,
@@ -214,19 +236,11 @@ def test_a_pool_weighs_classes_as_they_are_filled_in() -> None:
 
 def test_labels_more_likely_wrong_than_right_are_never_filled_in() -> None:
     rng = np.random.default_rng(9)
-    first, population, _ = make_population(rng, 800, 3, "cell")
-    shifted = population.scores - 20
-    moved = Population(
-        shifted,
-        population.labels,
-        population.unknown,
-        population.draws,
-        population.groups,
-        "cell",
-    )
+    world = make_world(rng, 800, 3, "cell")
+    first, population = world.first(shift=-20.0), world.population("cell", shift=-20.0)
     for basis in BASES:
-        guarantees = find_guarantees(Held(shifted, first.labels), moved, 0.3, basis)
-        assert not (guarantees.decide(shifted) == PRESENT).any()
+        guarantees = find_guarantees(first, population, 0.3, basis)
+        assert not (guarantees.decide(world.scores - 20) == PRESENT).any()
 
 
 def test_no_guarantee_if_only_positives_are_known() -> None:
@@ -235,7 +249,7 @@ def test_no_guarantee_if_only_positives_are_known() -> None:
     labels = np.ones((3000, 2), dtype=np.int8)
     labels[:, 1] = np.where(rng.random(3000) < 0.02, ABSENT, PRESENT)
     known = rng.random((3000, 2)) < 0.5
-    population = Population(
+    population = population_of(
         scores,
         np.where(known, labels, 0),
         ~known,
@@ -251,10 +265,37 @@ def test_no_guarantee_if_only_positives_are_known() -> None:
 
 def test_no_guarantee_without_labels() -> None:
     empty = np.empty((0, 3))
-    population = Population(
+    population = population_of(
         empty, empty.astype(np.int8), empty.astype(bool), empty, np.empty(0, dtype=np.int64), "cell"
     )
-    guarantees = find_guarantees(Held(empty, empty.astype(np.int8)), population, 0.95)
+    guarantees = find_guarantees(known_cells(empty, empty.astype(np.int8)), population, 0.95)
     assert not guarantees.any
     assert not guarantees.decide(np.full((2, 3), 100.0)).any()
     assert not nothing_guaranteed(3).any
+
+
+def test_cells_that_stand_for_many_are_ranked_as_many() -> None:
+    """A sample in which cells of equal confidence are one entry has the same thresholds."""
+    rng = np.random.default_rng(4)
+    confidence = np.round(rng.random(3000) * 4, 1) + 0.1
+    reserved = rng.random(3000) < 0.2
+    one_by_one = make_sample(confidence, rng.random(3000) < 0.02, reserved)
+    entries = [np.flatnonzero(one_by_one.reserved)]
+    cells = [np.ones(len(entries[0]), dtype=np.int64)]
+    for value in np.unique(confidence):
+        alike = np.flatnonzero((one_by_one.confidence == value) & ~one_by_one.reserved)
+        entries.append(alike[:1])
+        cells.append(np.array([len(alike)] if len(alike) else [], dtype=np.int64))
+    chosen, number = np.concatenate(entries), np.concatenate(cells)
+    order = np.argsort(-one_by_one.confidence[chosen], kind="stable")
+    chosen = chosen[order]
+    binned = one_by_one._replace(
+        confidence=one_by_one.confidence[chosen],
+        reserved=one_by_one.reserved[chosen],
+        wrong=one_by_one.wrong[chosen],
+        image=one_by_one.image[chosen],
+        cells=number[order],
+    )
+    expected = passing_limits(None, one_by_one, 0.9, 0.0)
+    assert len(expected) > 3
+    assert passing_limits(None, binned, 0.9, 0.0) == expected

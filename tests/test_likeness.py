@@ -1,6 +1,7 @@
 """Images whose labels are tested on other images: are they alike, and what if they are not?"""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import partlabel
 from partlabel import LabelTable
 from partlabel.judging.completion import Completion, complete_run
 from partlabel.judging.completion.by_origin import results_by_origin
+from partlabel.judging.completion.held_labels import Judges
+from partlabel.judging.completion.layout import PARTS, Layout, Part
 from partlabel.judging.completion.likeness import plan_comparisons
 from partlabel.judging.completion.origin_groups import FEW, NEW, NO_LABEL, group_by_origins
 from partlabel.labels import ABSENT, PRESENT, scenes
@@ -65,7 +68,18 @@ def test_classes_are_compared_with_the_images_that_test_them() -> None:
     part = np.arange(90) // 30
     labels[np.arange(90), part] = 1
     groups = group_by_origins(with_origins(labels, part + 1, ["a", "b", "c"]))
-    pairs = plan_comparisons(groups, labels == 0, labels != 0)
+    rows, columns = np.nonzero(labels)
+    nothing = np.zeros((1, 3), dtype=np.int64)
+    layout = Layout(
+        np.zeros(90, dtype=np.int64),
+        np.full((1, 3), Part.BY_IMAGE, dtype=np.int8),
+        rows,
+        columns,
+        np.zeros(90, dtype=np.int64),
+        nothing,
+        np.arange(90),
+    )
+    pairs = plan_comparisons(groups, layout, Judges(rows, columns, labels[rows, columns]))
     found = {
         (pair.origin, *pair.tested_by): (pair.classes.tolist(), judges.tolist())
         for pair, judges in pairs
@@ -124,15 +138,21 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
 
 def filled(completion: Completion) -> Any:
     """[n, C] the labels that were filled in."""
-    return completion.assessment.decide()
+    return completion.assessment.decided(np.arange(len(completion.filling.table)))[0]
+
+
+def run_labels(completion: Completion) -> Any:
+    return completion.filling.table.dense()
 
 
 def test_origins_that_are_alike_are_filled_in(tmp_path: Path) -> None:
     run, truth = train_merged(tmp_path, 0.0)
     completion = complete_run(run, 0.8)
     values = filled(completion)
-    assert all(one.is_alike for one in completion.assessment.likeness.comparisons)
-    assert not completion.assessment.likeness.left_out.any()
+    material = completion.assessment.material
+    assert material.likeness.comparisons
+    assert not material.likeness.unlike
+    assert not material.layout.unknown[Part.LEFT_OUT].any()
     assert (values[2 * SHIFTED :] != 0).any()
     assert (values[values != 0] == truth[values != 0]).mean() > 0.8
     notes = [note for note in completion.notes if "as far as they are alike" in note]
@@ -143,13 +163,17 @@ def test_origins_that_are_alike_are_filled_in(tmp_path: Path) -> None:
 
 def test_nothing_is_filled_in_in_images_that_are_unlike(unlike: tuple[Run, Any]) -> None:
     completion = complete_run(unlike[0], 0.8)
-    values, comparisons = filled(completion), completion.assessment.likeness.comparisons
-    assert {one.origin for one in comparisons if not one.is_alike} == {NO_LABEL}
+    values, material = filled(completion), completion.assessment.material
+    assert {one.origin for one in material.likeness.unlike} == {NO_LABEL}
     assert not values[2 * SHIFTED :].any()
     assert (values[: 2 * SHIFTED] == PRESENT).any()
     assert (values[: 2 * SHIFTED] == ABSENT).any()
     for scope in completion.assessment.scopes:  # what is left out has no weight in a test either
-        assert not scope.population.unknown[2 * SHIFTED :].any()
+        open_images = material.layout.open_images(PARTS[scope.guarantees.unit])
+        assert not open_images[2 * SHIFTED :].any()
+        known = run_labels(completion)
+        unknown = (known[open_images] == 0).sum(axis=0)
+        assert np.array_equal(scope.population.unknown.sum(axis=0), unknown)
     note = next(note for note in completion.notes if "are left out" in note)
     assert f"{SHIFTED * CLASSES:,} unknown labels are left out" in note
     assert "600 images without a label (AUC 1.00" in note
@@ -191,9 +215,7 @@ def test_results_by_origin_are_written_and_reported(unlike: tuple[Run, Any]) -> 
 def test_labels_that_nothing_tests_are_counted_too(unlike: tuple[Run, Any]) -> None:
     completion = complete_run(unlike[0], 0.8)
     results = results_by_origin(completion.assessment)
-    without = completion.assessment.__class__(
-        **{**vars(completion.assessment), "scopes": []}  # as if nothing could be tested
-    )
+    without = replace(completion.assessment, scopes=[])  # as if nothing could be tested
     nothing = results_by_origin(without)
     assert sum(one.unknown for one in results) == sum(one.unknown for one in nothing)
     assert {one.drawn for one in nothing} == {None}

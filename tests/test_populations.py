@@ -1,20 +1,31 @@
 """Which labels test which: what `complete` counts is a random sample of what it fills in."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from partlabel.judging.completion.assessment import Scope
-from partlabel.judging.completion.held_labels import Choosing, Evidence, populations
+from partlabel.judging.completion.held_labels import HeldLabels, judges_of
+from partlabel.judging.completion.layout import (
+    PARTS,
+    TAGGED,
+    Layout,
+    Part,
+    lay_out,
+    populations,
+    reserved_labels,
+)
 from partlabel.judging.completion.result import recall_at_least
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.groups import Groups
-from partlabel.metrics.calibration import calibrate
 from partlabel.metrics.guarantee import Guarantee, nothing_guaranteed
 from partlabel.metrics.guarantee_thresholds import Limit
-from partlabel.metrics.sampling import Population, draw_sample
+from partlabel.metrics.sampling import draw_sample
+from partlabel.metrics.spread import spread_of
 from partlabel.training.run_split import Selection, select
 from partlabel.training.settings import Settings
+from populations import population_of
 
 CLASSES = 5
 
@@ -28,14 +39,24 @@ def make_table(labels: Any) -> LabelTable:
     return LabelTable(*names, labels)
 
 
-def make_evidence(selection: Selection, tagged: Any, rng: Any) -> Evidence:
-    """The labels that a selection reserves, with scores that know nothing."""
-    known = selection.known.dense()
-    scores = rng.random(known.shape)
-    choosing = Choosing(scores[selection.val], selection.table.dense()[selection.val])
-    calibration = calibrate(*choosing)
-    tested, logits = selection.tested.dense(), calibration.logits(scores)
-    return Evidence("exact", choosing, calibration, logits, tested, known == 0, tagged)
+def make_held(selection: Selection, tagged: Any) -> HeldLabels:
+    """The labels that a selection reserves."""
+    everything = np.arange(len(selection.known))
+    choosing = judges_of(selection.table, selection.val)
+    tested = judges_of(selection.tested, everything)
+    return HeldLabels("exact", choosing, None, tested, tagged, np.ones(len(everything), bool))
+
+
+def make_populations(selection: Selection, held: HeldLabels, rng: Any) -> tuple[Layout, Any]:
+    """The populations of a selection, with scores that know nothing."""
+    known = selection.known
+    layout, logits = lay_out(selection, held, 0), rng.normal(size=known.shape)
+    parts = np.where(known.dense() == 0, layout.of(np.arange(len(known))), -1)
+    spreads = {part: spread_of(logits, parts == part) for part in Part}
+    scores = logits[held.tested.rows, held.tested.columns]
+    tested = held.tested.with_scores(scores, len(known.classes))
+    tests = reserved_labels(layout, tested, (scores, scores), 0, known)
+    return layout, populations(layout, tests.take(~held.tagged[tests.rows]), spreads)
 
 
 def test_images_that_are_not_filled_in_do_not_test() -> None:
@@ -47,10 +68,42 @@ def test_images_that_are_not_filled_in_do_not_test() -> None:
     tagged = labels[:, -1] == PRESENT
     selection = select(make_table(labels), Settings(method="bce"))
     assert (selection.tested.dense()[tagged] != 0).any()
-    for population in populations(selection, make_evidence(selection, tagged, rng), 0):
-        assert (population.labels != 0).any()
-        assert not population.labels[tagged].any()
-        assert not population.unknown[tagged].any()
+    layout, found = make_populations(selection, make_held(selection, tagged), rng)
+    assert found
+    for population in found:
+        assert len(population.tests.rows)
+        assert not tagged[population.tests.rows].any()
+        assert not layout.open_images(PARTS[population.unit])[tagged].any()
+    assert np.array_equal(layout.open_images(TAGGED), tagged & (labels == 0).any(axis=1))
+
+
+def test_the_cells_of_each_part_are_counted() -> None:
+    """By label, by image, in splits that are not used, and in images that cannot be read."""
+    rng = np.random.default_rng(2)
+    truth = make_truth(rng, 900)
+    labels = np.where(rng.random(truth.shape) < 0.4, truth, 0)
+    splits = ["train"] * 800 + ["test"] * 100
+    table = LabelTable([f"i{i}" for i in range(900)], list("abcde"), labels, splits)
+    selection = select(table, Settings(method="bce"))
+    held = make_held(selection, rng.random(900) < 0.1)
+    held = replace(held, readable=rng.random(900) < 0.9)
+    layout, origin = lay_out(selection, held, 0), rng.integers(3, size=900)
+    for step in range(2):
+        readable = np.flatnonzero(held.readable)
+        parts = np.full(labels.shape, -1)
+        parts[readable] = layout.of(readable)
+        parts[labels != 0] = -1
+        counts = layout.counts(origin, 3)
+        for part in Part:
+            for group in range(3):
+                inside = parts[origin == group] == part
+                assert np.array_equal(counts[group, part], inside.sum(axis=0))
+            for classes in (None, np.array([1, 3])):
+                some = (parts == part)[:, slice(None) if classes is None else classes]
+                assert np.array_equal(layout.open_images([part], classes), some.any(axis=1))
+        assert (counts[:, Part.LEFT_OUT].sum() > 0) == (step == 1)
+        assert counts[:, Part.BY_IMAGE_OUTSIDE].any()
+        layout = layout.leave_out(origin == 2, np.array([0, 4]))
 
 
 def test_recall_counts_groups_as_they_are_filled_in() -> None:
@@ -60,7 +113,7 @@ def test_recall_counts_groups_as_they_are_filled_in() -> None:
     tests = np.r_[np.arange(1000) < 500, np.arange(10000) < 500][:, None]
     labels = np.where(tests, PRESENT, 0).astype(np.int8)
     draws = np.random.default_rng(0).random(scores.shape)
-    population = Population(scores, labels, ~tests, draws, group, "cell")
+    population = population_of(scores, labels, ~tests, draws, group, "cell")
     scope = Scope(population, nothing_guaranteed(1))
     recall = recall_at_least(scope, 0, PRESENT, Guarantee(Limit(threshold=1.0), "class", (0,)))
     assert recall < 500 / 10000
@@ -72,14 +125,16 @@ def test_images_that_belong_together_test_by_image_and_count_as_one() -> None:
     labels = np.where(rng.random(truth.shape) < 0.4, truth, 0)
     groups = Groups.of_codes(np.where(np.arange(1500) < 400, np.arange(1500) // 2, -1))
     selection = select(make_table(labels), Settings(method="bce"), groups)
-    nothing = np.zeros(1500, dtype=np.bool_)
-    by_label, by_image = populations(selection, make_evidence(selection, nothing, rng), 0)
+    held = make_held(selection, np.zeros(1500, dtype=np.bool_))
+    layout, (by_label, by_image) = make_populations(selection, held, rng)
     copies = groups.sizes > 1
-    assert by_label.unit == "cell"
-    assert not by_label.unknown[copies].any()
-    assert not by_label.labels[copies].any()
-    assert by_image.unknown[copies].any()
-    assert not by_image.unknown[~copies].any()
+    assert (by_label.unit, by_image.unit) == ("cell", "image")
+    alone, shared = (layout.open_images(PARTS[part.unit]) for part in (by_label, by_image))
+    assert not alone[copies].any()
+    assert not copies[by_label.tests.rows].any()
+    assert shared[copies].any()
+    assert not shared[~copies].any()
     sample = draw_sample(by_image, [0], PRESENT)
-    assert np.isin(sample.image, groups.first).all()
-    assert np.bincount(sample.image).max() == 2
+    images = sample.image[sample.reserved]
+    assert np.isin(images, groups.first).all()
+    assert np.bincount(images).max() == 2

@@ -248,7 +248,7 @@ def test_an_axis_of_percentages(values: list[float]) -> None:
 
 def make_assessment(guarantees: Guarantees) -> Assessment:
     scopes = [SimpleNamespace(guarantees=guarantees)]
-    parts = {"precision": 0.9, "scopes": scopes, "filled": {1: 0.1, -1: 0.5}}
+    parts = {"precision": 0.9, "scopes": scopes, "held_filled": {1: 0.1, -1: 0.5}}
     return cast("Assessment", SimpleNamespace(**parts))
 
 

@@ -192,3 +192,10 @@ def test_a_share_is_also_reserved_of_classes_of_which_all_labels_are_known() -> 
     partly = select(LabelTable(FULL.ids, FULL.classes, labels), Settings(method="bce", reserve=0.2))
     number = partly.tested.counts()
     assert (number.present + number.absent).tolist() == [200] + [400] * 5
+
+
+def test_very_many_classes_reserve_one_label_each() -> None:
+    """All together need less than half a label per class, which must not be rounded to nothing."""
+    known = np.full((1, 5000), 2000)
+    numbers = numbers_to_reserve(known, np.full((1, 5000), 200_000), np.full(5000, 0.3))
+    assert numbers.tolist() == [[1] * 5000]

@@ -262,6 +262,13 @@ def complete(
             "images of other origins, and images that the label file does not mention.",
         ),
     ] = False,
+    all_scores: Annotated[
+        bool,
+        typer.Option(
+            "--all-scores",
+            help="Also write the scores of labels that stay unknown: one row per image and class.",
+        ),
+    ] = False,
     features: Features = None,
     feature_ids: FeatureIds = None,
     to: To = "cells",
@@ -308,6 +315,7 @@ def complete(
         "guarantee": guarantee,
         "only_labelled": only_labelled,
         "despite_shift": despite_shift,
+        "all_scores": all_scores,
     }
     completion = labelling.complete(
         run,
@@ -329,10 +337,10 @@ def complete(
 def _save(completion: "Completion", out: Path, to: str, excel_safe: bool) -> None:
     """Write a completion and its evidence, and show both."""
     from partlabel.base.terminal import say
-    from partlabel.output.display import describe, show_completion
+    from partlabel.output.display import describe_size, show_completion
 
     _, _, suspects, *_ = completion.save(out, to, excel_safe=excel_safe)
-    say(f"wrote {out}: {describe(completion.table)}")
+    say(f"wrote {out}: {describe_size(*completion.size)}")
     show_completion(completion)
     if completion.suspects:
         number, worst = len(completion.suspects), completion.suspects[0]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from partlabel.judging.completion import check_precision
 from partlabel.judging.completion.assessment import assess_new_images
 from partlabel.judging.completion.notes import why_nothing
-from partlabel.judging.scoring import score
+from partlabel.judging.image_scores import scores_of
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.calibration import Calibration, logits
 from partlabel.metrics.guarantee import Guarantee
@@ -100,7 +100,8 @@ def final_decisions(run: Run, min_precision: float = 0.95, *, tested: bool = Tru
         reason = _nothing_reserved(run)
     if reason:
         return untested(run, min_precision, reason.removeprefix("nothing is filled in: "))
-    guarantees, line = assess_new_images(run, score(run, run.selection.known), min_precision)
+    scores = scores_of(run, run.selection.known)
+    guarantees, line = assess_new_images(run, scores, min_precision)
     present, absent = (_tests(guarantees.of(value)) for value in (PRESENT, ABSENT))
     if not any(present) and not any(absent):
         return untested(

@@ -29,6 +29,7 @@ def complete(
     images: PathLike | None = None,
     only_labelled: bool = False,
     despite_shift: bool = False,
+    all_scores: bool = False,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
@@ -60,6 +61,7 @@ def complete(
     images: PathLike | None = None,
     only_labelled: bool = False,
     despite_shift: bool = False,
+    all_scores: bool = False,
     features: PathLike | None = None,
     feature_ids: PathLike | None = None,
     cache: PathLike | None = None,
@@ -76,8 +78,8 @@ def complete(
     Args:
         run: a finished run.
         answers: answers to the questions of ``suggest(run, goal="promises")``, as a table or a
-            label file. ``guarantee``, ``only_labelled`` and ``despite_shift`` have no effect with
-            them, and are refused.
+            label file. ``guarantee``, ``only_labelled``, ``despite_shift`` and ``all_scores`` have
+            no effect with them, and are refused.
         min_precision: share of the labels filled in that must be correct.
         guarantee: the labels that it rests on: ``class`` for those of each class, ``pooled`` for
             those of all classes together; by default per class, and pooled for classes with too
@@ -90,6 +92,7 @@ def complete(
         only_labelled: leave out images that the label file does not mention.
         despite_shift: complete images even if they are unlike those that the guarantee was tested
             on: images of other origins, and images that the label file does not mention.
+        all_scores: whether labels that stay unknown get a score too.
         features, feature_ids: for a run on features, as in :func:`train`; None for the run's own.
         cache: folder of cached features.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
@@ -101,9 +104,10 @@ def complete(
     if guarantee is not None:
         one_of("guarantee", guarantee, ("class", "pooled", "exact", "cross"))
     if answers is not None:
-        if guarantee is not None or only_labelled or despite_shift:
+        if guarantee is not None or only_labelled or despite_shift or all_scores:
             raise InputError(
-                "--guarantee, --only-labelled and --despite-shift have no effect with --answers"
+                "--guarantee, --only-labelled, --despite-shift and --all-scores have no effect "
+                "with --answers"
             )
         opened = open_run(run, images, cache, device, features, feature_ids)
         return complete_from_answers(opened, table_of(answers, ReadOptions()), min_precision)
@@ -123,6 +127,7 @@ def complete(
         kind,
         None if only_labelled else more,
         despite_shift=despite_shift,
+        all_scores=all_scores,
     )
     for note in done.notes:
         warn(note)

@@ -10,7 +10,7 @@ from typing import Unpack
 
 from partlabel.base import processes
 from partlabel.base.errors import InputError, warn
-from partlabel.judging import scoring
+from partlabel.judging import predicted_labels, scoring
 from partlabel.judging.decisions import final_decisions
 from partlabel.labels import LabelTable
 from partlabel.labels.formats import PathLike, ReadKeywords, ReadOptions, read_options
@@ -146,8 +146,8 @@ def predict(
         else:
             warn(decisions.describe())
     if images is None:
-        return scoring.label_features(opened, threshold, decide)
-    table, broken = scoring.label_files(opened, paths_of(images), threshold, decide)
+        return predicted_labels.label_features(opened, threshold, decide)
+    table, broken = predicted_labels.label_files(opened, paths_of(images), threshold, decide)
     for message in broken:
         warn(f"left out: {message}")
     return table

@@ -1,5 +1,6 @@
 """Scores of a trained run for images, and its figures on known labels."""
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,29 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from partlabel.base.errors import FileError, InputError, PartlabelWarning, count, some
-from partlabel.images.folder import escaped
-from partlabel.images.named_images import list_images, open_images
+from partlabel.base.allocation import file_limit
+from partlabel.base.errors import FileError, InputError, PartlabelWarning, count, data_size, some
+from partlabel.images.batches import Inputs
+from partlabel.images.named_images import open_images
 from partlabel.images.stored import resolved
+from partlabel.judging.top_scores import TopRecall
 from partlabel.labels import HUMAN, MODEL, LabelTable
 from partlabel.labels.cells import Details, from_triples
 from partlabel.learning.extensions import EstimatesLabels
 from partlabel.learning.methods import METHODS
-from partlabel.metrics import Evaluation, evaluate, top_recall
+from partlabel.metrics import Evaluation, KnownCells, evaluate, evaluate_cells, top_recall
+from partlabel.metrics.known_cells import joined
 from partlabel.models import Classifier
-from partlabel.models.prediction import InputSource, collect_scores, iterate_logits
+from partlabel.models.prediction import InputSource, Predictions, iterate_logits, known_part
 from partlabel.training.devices import find_device
-from partlabel.training.embedded import inputs_of, with_evidence
-from partlabel.training.inputs import caches_means, make_inputs, make_pictures
+from partlabel.training.embedded import inputs_of
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
 from partlabel.training.run_split import by_humans
 
 Scores = NDArray[np.float64]
 Thresholds = float | Scores
-Decide = Callable[[Scores], NDArray[np.int8]]
 
 
 @dataclass(frozen=True)
@@ -52,32 +55,70 @@ def score(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
     Args:
         images: where the images are; None for the run's own.
     """
-    model, broken = _model_on_device(run), list[str]()
+    model, broken = model_on_device(run), list[str]()
     inputs = inputs_of(run, model, table, images, on_broken=broken.append)
-    return _score(run, model, table, inputs, broken)
+    return score_inputs(run, model, table, inputs, broken)
 
 
-def _model_on_device(run: Run) -> Classifier:
+def score_blocks(
+    run: Run,
+    table: LabelTable,
+    images: Path | None = None,
+    *,
+    on_broken: Callable[[str], object] = lambda message: None,
+) -> Predictions:
+    """Rows [b] and logits [b, C] of all images of a table that can be read, block by block.
+
+    Args:
+        images: the folder of the images; None for the run's own.
+        on_broken: called with a message per image that cannot be decoded.
+    """
+    model = model_on_device(run)
+    inputs = inputs_of(run, model, table, images, on_broken=on_broken)
+    return _blocks(run, model, table, inputs, on_broken)
+
+
+def model_on_device(run: Run) -> Classifier:
     """The model of a run, on the device that the run is to use."""
     return run.classifier().to(find_device(run.execution.device))
 
 
-def _score(
-    run: Run, model: Classifier, table: LabelTable, inputs: InputSource, broken: list[str]
-) -> Scored:
-    """The scores for these inputs; ``broken`` has the messages of images that are broken."""
-    predictions = iterate_logits(
+def _blocks(
+    run: Run,
+    model: Classifier,
+    table: LabelTable,
+    inputs: InputSource,
+    on_broken: Callable[[str], object],
+) -> Predictions:
+    def note_broken(part: Inputs) -> None:
+        for message in part.broken.values():
+            on_broken(message)
+
+    return iterate_logits(
         model,
         inputs,
         np.arange(len(table)),
         run.settings.batch,
         run.execution.workers,
-        on_inputs=lambda part: broken.extend(part.broken.values()),
+        on_inputs=note_broken,
     )
-    scores = np.full((len(table), len(model.classes)), np.nan)
-    readable_scores, rows = collect_scores(predictions)
-    if len(rows):
-        scores[rows] = readable_scores
+
+
+def score_inputs(
+    run: Run, model: Classifier, table: LabelTable, inputs: InputSource, broken: list[str]
+) -> Scored:
+    """The scores for these inputs; ``broken`` has the messages of images that are broken."""
+    size = 8 * math.prod(table.shape)
+    if size > file_limit():
+        raise InputError(
+            f"the scores of {count(len(table), 'image')} and "
+            f"{count(len(table.classes), 'class', 'classes')} need {data_size(size)} of memory, "
+            f"more than half of what this computer has; use fewer images at a time"
+        )
+    scores = np.full(table.shape, np.nan)
+    # in double precision: in single precision, all logits above 17 would tie at 1
+    for rows, logits in _blocks(run, model, table, inputs, broken.append):
+        scores[rows] = torch.sigmoid(logits.cpu().double()).numpy()
     return Scored(table, scores, broken)
 
 
@@ -88,11 +129,17 @@ def evaluate_run(
 
     Also ``top3_recall``, see :func:`metrics.top_recall`.
     """
-    return evaluate_scored(score_labelled(run, table, images), threshold)
+    labels, parts, top = labels_to_measure(run, table), list[KnownCells](), TopRecall(3)
+    for rows, logits in score_blocks(run, labels, images):
+        parts.append(known_part(rows, logits, labels))
+        top.add(rows, logits, parts[-1])
+    cells = joined(parts, len(labels.classes))
+    result = evaluate_cells(cells, threshold).named(list(labels.classes))
+    return result.plus(top3_recall=top.share)
 
 
-def score_labelled(run: Run, table: LabelTable, images: Path | None = None) -> Scored:
-    """Score the images of a table, with the human labels of the run's classes.
+def labels_to_measure(run: Run, table: LabelTable) -> LabelTable:
+    """The images of a table, with the human labels of the run's classes.
 
     Classes that the table does not have are unknown; it must have at least one of them.
     """
@@ -102,7 +149,7 @@ def score_labelled(run: Run, table: LabelTable, images: Path | None = None) -> S
         raise InputError(f"the labels have none of the run's classes, such as {some(classes)}")
     if missing:
         table = table.with_more_classes(missing)
-    return score(run, table.with_classes(classes), images)
+    return table.with_classes(classes)
 
 
 def evaluate_scored(scored: Scored, threshold: Thresholds = 0.5) -> Evaluation:
@@ -207,74 +254,6 @@ def aligned(table: LabelTable, like: LabelTable) -> LabelTable:
     kept = cells.where((new_columns[cells.columns] >= 0) & (cells.values != 0))
     moved = from_triples(rows[kept.rows], new_columns[kept.columns], kept.values, like.shape)
     return like.with_cells(moved)
-
-
-def label_files(
-    run: Run, images: Sequence[Path], threshold: float | None = None, decide: Decide | None = None
-) -> tuple[LabelTable, list[str]]:
-    """Labels and scores for images, and messages of broken ones.
-
-    Features are cached if that hardly changes scores, and for the answers of ``decide``, which were
-    tested on cached ones.
-
-    Args:
-        images: image files, or folders, shards and lists of images.
-        threshold: a class is present from this score on; None for the run's own thresholds, one per
-            class, chosen on validation labels.
-        decide: gives the values [n, C] for scores [n, C] of the network, in place of a threshold.
-    """
-    if run.record.features is not None:
-        raise FileError(
-            run.folder, "was trained on features; name a file of features with --features"
-        )
-    paths, nameless = list_images(images)
-    if not paths:
-        reason = f" ({nameless[0]})" if nameless else ""
-        raise InputError(f"there are no images to predict in {some(map(escaped, images))}{reason}")
-    table, settings = _blank_table(run, list(paths)), run.settings
-    model, files, broken = _model_on_device(run), list(paths.values()), nameless
-    inputs: InputSource
-    if run.record.teachers or decide is not None or caches_means(model, settings):
-        maps = make_inputs(model, table, files, settings, run.execution, broken.append)
-        inputs = with_evidence(run, table, maps)
-    else:
-        inputs = make_pictures(model.backbone, table, files, settings.seed)
-    scored = _score(run, model, table, inputs, broken)
-    return _labelled(run, scored, threshold, decide), scored.broken
-
-
-def label_features(
-    run: Run, threshold: float | None = None, decide: Decide | None = None
-) -> LabelTable:
-    """Labels and scores for all vectors of a run's file of features, as :func:`label_files`."""
-    assert run.features is not None
-    table = _blank_table(run, run.features.ids)
-    return _labelled(run, score(run, table), threshold, decide)
-
-
-def _blank_table(run: Run, ids: Sequence[str]) -> LabelTable:
-    classes = run.record.classes
-    return LabelTable(ids, classes, np.zeros((len(ids), len(classes)), dtype=np.int8))
-
-
-def _labelled(
-    run: Run, scored: Scored, threshold: float | None, decide: Decide | None
-) -> LabelTable:
-    """Values by the run's own thresholds, or by one for all; scores are calibrated if they can be.
-
-    The run's own thresholds are scores of the network. One that is given is compared with the
-    scores that are shown.
-    """
-    record, calibrated = run.record.calibration, scored
-    if record is not None:
-        calibrated = Scored(scored.table, record.open().probabilities(scored.scores), scored.broken)
-    if decide is not None:
-        return filled_table(calibrated, decide(scored.scores))
-    if threshold is None:
-        present = scored.scores >= own_thresholds(run)
-    else:
-        present = calibrated.scores >= threshold
-    return filled_table(calibrated, np.where(present, 1, -1).astype(np.int8))
 
 
 def own_thresholds(run: Run) -> Scores:

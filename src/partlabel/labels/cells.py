@@ -164,11 +164,14 @@ class Cells:
 
     def take(self, rows: Rows) -> "Cells":
         """The cells of these rows, in this order."""
+        return self._select(*self.positions(rows))
+
+    def positions(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Where the cells of these rows are, row by row, and where each row begins among them."""
         first = np.asarray(self.starts)[rows]
         lengths = np.asarray(self.starts)[rows + 1] - first
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        positions = np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths)
-        return self._select(positions, starts)
+        return np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths), starts
 
     def where(self, keep: NDArray[np.bool_]) -> "Cells":
         """Only the cells for which ``keep`` [m] is true."""
@@ -207,6 +210,19 @@ class Cells:
             np.asarray(self.values)[positions],
             self.details.take(positions),
         )
+
+
+def stacked(parts: Sequence[Cells]) -> Cells:
+    """The rows of several parts, one after the other."""
+    sizes = [len(part.values) for part in parts]
+    ends = np.cumsum([0, *sizes])
+    starts = [part.starts[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    return Cells(
+        np.concatenate([[0], *starts]).astype(np.int64),
+        np.concatenate([np.empty(0, dtype=np.int32), *(part.columns for part in parts)]),
+        np.concatenate([np.empty(0, dtype=np.int8), *(part.values for part in parts)]),
+        concatenate([part.details for part in parts], sizes),
+    )
 
 
 def from_triples(

@@ -7,10 +7,16 @@ and origins are in the schema's metadata.
 
 import json
 import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from partlabel.base.allocation import file_limit
 from partlabel.base.errors import InputError, data_size
@@ -36,20 +42,80 @@ _FIELDS = {
 def save(table: LabelTable, path: str | os.PathLike[str]) -> None:
     """Write ``table`` to ``path`` atomically."""
     cells = table.cells
-    columns = {"class": cells.columns, "value": cells.values}
-    details = cells.details.columns()
-    columns |= {field: details[name] for field, name in _DETAILS.items() if name in details}
+    splits = None if table.splits is None else table.splits.array
+    columns = _columns(cells, cells.details)
+    _write(table, table.ids.plain(), splits, cells.starts, columns, path)
+
+
+def save_parts(
+    header: LabelTable, parts: Iterable[LabelTable], path: str | os.PathLike[str]
+) -> None:
+    """Write a table that comes in parts of consecutive images, atomically.
+
+    Each column is first a file of its own, next to ``path``; names are kept in memory.
+
+    Args:
+        header: the classes and origins; the details of its cells are those of the parts.
+    """
+    fields = list(_columns(header.cells, header.cells.details))
+    no_names = pa.array([], pa.large_string())
+    ids, splits, numbers = [no_names], [no_names], [np.zeros(1, dtype=np.int64)]
+    with tempfile.TemporaryDirectory(dir=Path(path).parent, prefix=".") as folder:
+        files = {field: Path(folder) / field for field in fields}
+        with ExitStack() as stack:
+            streams = {name: stack.enter_context(file.open("wb")) for name, file in files.items()}
+            for part in parts:
+                ids.append(part.ids.plain())
+                splits += [] if part.splits is None else [part.splits.plain()]
+                numbers.append(np.diff(part.cells.starts))
+                for name, column in _columns(part.cells, header.cells.details).items():
+                    column.astype(_type_of(name), copy=False).tofile(streams[name])
+        columns = {name: _mapped(file, _type_of(name)) for name, file in files.items()}
+        has_splits = header.splits is not None
+        names = pc.dictionary_encode(pa.concat_arrays(splits)) if has_splits else None
+        starts = np.cumsum(np.concatenate(numbers))
+        _write(header, pa.concat_arrays(ids), names, starts, columns, path)
+
+
+def _columns(cells: Cells, stored: Details) -> dict[str, NDArray[Any]]:
+    """The columns of cells by the names of their fields; details if some are stored."""
+    columns: dict[str, NDArray[Any]] = {"class": cells.columns, "value": cells.values}
+    for field, name in _DETAILS.items():
+        if name in stored.columns():
+            columns[field] = cells.details.filled(name, len(cells.values))
+    return columns
+
+
+def _type_of(field: str) -> Any:
+    return _FIELDS[field].to_pandas_dtype()
+
+
+def _mapped(path: Path, dtype: Any) -> NDArray[Any]:
+    """The numbers in a file, which are read when they are needed."""
+    size = path.stat().st_size
+    return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype=dtype)
+
+
+def _write(
+    header: LabelTable,
+    ids: pa.Array,
+    splits: pa.Array | None,
+    starts: NDArray[np.int64],
+    columns: dict[str, NDArray[Any]],
+    path: str | os.PathLike[str],
+) -> None:
+    """Write names and cells to one file; ``header`` has the classes and origins."""
     struct = pa.StructArray.from_arrays(
         [pa.array(column, type=_FIELDS[name]) for name, column in columns.items()], list(columns)
     )
-    arrays = {"image": table.ids.plain()}
-    if table.splits is not None:
-        arrays["split"] = table.splits.array
-    arrays["cells"] = pa.LargeListArray.from_arrays(pa.array(cells.starts), struct)
-    names = {"classes": list(table.classes)}
-    names |= {"origins": list(table.origins)} if len(table.origins) else {}
-    header = json.dumps({"version": VERSION, **names})
-    batch = pa.record_batch(arrays).replace_schema_metadata({"partlabel": header})
+    arrays = {"image": ids}
+    if splits is not None:
+        arrays["split"] = splits
+    arrays["cells"] = pa.LargeListArray.from_arrays(pa.array(starts), struct)
+    names = {"classes": list(header.classes)}
+    names |= {"origins": list(header.origins)} if len(header.origins) else {}
+    text = json.dumps({"version": VERSION, **names})
+    batch = pa.record_batch(arrays).replace_schema_metadata({"partlabel": text})
     with atomic_file(path) as stream, pa.ipc.new_file(stream, batch.schema) as writer:
         writer.write_batch(batch)
 

@@ -133,6 +133,15 @@ class Method(nn.Module, ABC):
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """The loss of a batch as ``"loss"``, and its parts by name for the log."""
 
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """How much a part of the images weighs in each figure of :meth:`loss`.
+
+        If the loss of all images is the mean of the losses of their parts with these weights, the
+        optimiser ``lbfgs`` sums it up part by part, so that memory does not grow with the images.
+        None if it is not such a mean. A figure that is not named weighs as much as the loss.
+        """
+        return None
+
     def figures(self) -> dict[str, Figure]:
         """What each figure is that :meth:`loss` and :meth:`before_epoch` return."""
         return {"loss": Figure.COST, "positives": Figure.COST}
@@ -151,11 +160,26 @@ class OnLogits(Method):
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """The loss of logits [B, C], a scalar."""
 
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """By images, as the cost is a mean over images; a method with another one overrides it."""
+        return weights_by_images(batch)
+
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """The cost, and for the log the cross-entropy of known positives."""
         logits = model(batch.views["weak"])
         positives = losses.known_positives(logits.detach(), batch.labels)
         return {"loss": self.cost(logits, batch), "positives": positives}
+
+
+def weights_by_images(batch: Batch) -> dict[str, float]:
+    """Weights of a part if a loss is a mean over images; see :meth:`Method.part_weights`."""
+    return {"loss": float(len(batch)), "positives": float((batch.labels > 0).sum())}
+
+
+def weights_by_labels(batch: Batch) -> dict[str, float]:
+    """Weights of a part if a loss is a mean over known labels."""
+    known = float((batch.labels != 0).sum())
+    return weights_by_images(batch) | {"loss": known}
 
 
 def warm_up_stages(

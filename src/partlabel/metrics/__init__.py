@@ -8,7 +8,18 @@ from partlabel.metrics.evaluation import (
     average_precision,
     by_annotations,
     evaluate,
-    top_recall,
+    evaluate_cells,
 )
+from partlabel.metrics.known_cells import KnownCells, known_cells
+from partlabel.metrics.top_recall import top_recall
 
-__all__ = ["Evaluation", "average_precision", "by_annotations", "evaluate", "top_recall"]
+__all__ = [
+    "Evaluation",
+    "KnownCells",
+    "average_precision",
+    "by_annotations",
+    "evaluate",
+    "evaluate_cells",
+    "known_cells",
+    "top_recall",
+]

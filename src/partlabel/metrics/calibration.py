@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from partlabel.labels import ABSENT, PRESENT
+from partlabel.labels import PRESENT
+from partlabel.metrics.known_cells import KnownCells, known_cells
 
 Floats = NDArray[np.float64]
 _MIN_LABELS = 10  # present and absent labels that a class needs for a line of its own
@@ -31,6 +32,10 @@ class Calibration:
     def logits(self, scores: NDArray[Any]) -> Floats:
         """Calibrated logits [n, C] of scores [n, C]. The order within a class does not change."""
         return logits(scores) * self.slopes + self.intercepts
+
+    def of_class(self, columns: NDArray[np.integer[Any]]) -> "Calibration":
+        """The lines of the classes [m] of single cells, for scores [m] of these."""
+        return Calibration(self.slopes[columns], self.intercepts[columns], self.own[columns])
 
     def probabilities(self, scores: NDArray[Any]) -> Floats:
         """Calibrated scores [n, C] of scores [n, C]."""
@@ -59,30 +64,35 @@ def calibrate(scores: NDArray[Any], labels: NDArray[Any]) -> Calibration:
         scores: [n, C]
         labels: [n, C] in {-1, 0, 1}
     """
-    raw = logits(scores)
-    present, absent = ((labels == value).sum(axis=0) for value in (PRESENT, ABSENT))
+    return calibrate_cells(known_cells(scores, labels))
+
+
+def calibrate_cells(cells: KnownCells) -> Calibration:
+    """As :func:`calibrate`, from the scores of known labels alone."""
+    raw, columns, is_present = logits(cells.scores), cells.columns, cells.labels == PRESENT
+    present, absent = (
+        np.bincount(columns[kind], minlength=cells.classes) for kind in (is_present, ~is_present)
+    )
     own = np.minimum(present, absent) >= _MIN_LABELS
     enough = min(present[~own].sum(), absent[~own].sum()) >= _MIN_LABELS
-    shared = ~own if enough else np.ones_like(own)
-    line = (1.0, 0.0) if own.all() else _fit_line(raw, labels, shared)
+    shared = ~own[columns] if enough else np.ones(len(cells), dtype=np.bool_)
+    line = (1.0, 0.0) if own.all() else _fit_line(raw[shared], is_present[shared])
     slopes, intercepts = (np.full(len(own), value) for value in line)
+    positions = cells.by_class
     for j in np.flatnonzero(own):
-        slopes[j], intercepts[j] = _fit_line(raw, labels, np.arange(len(own)) == j)
+        slopes[j], intercepts[j] = _fit_line(raw[positions[j]], is_present[positions[j]])
     return Calibration(slopes, intercepts, own)
 
 
-def _fit_line(raw: Floats, labels: NDArray[Any], classes: NDArray[np.bool_]) -> tuple[float, float]:
-    """Slope and intercept with the highest likelihood on the known labels of some classes.
+def _fit_line(x: Floats, y: NDArray[np.bool_]) -> tuple[float, float]:
+    """Slope and intercept with the highest likelihood on known labels.
 
     Targets are smoothed as by Platt: as if there were one more label of each kind.
 
     Args:
-        raw: [n, C] logits before calibration.
-        labels: [n, C] in {-1, 0, 1}
-        classes: [C] which classes to fit on.
+        x: [m] logits before calibration.
+        y: [m] whether the labels are present.
     """
-    known = (labels != 0) & classes
-    x, y = raw[known], labels[known] == PRESENT
     if not y.any() or y.all():
         return 1.0, 0.0
     target = np.where(y, (y.sum() + 1) / (y.sum() + 2), 1 / ((~y).sum() + 2))

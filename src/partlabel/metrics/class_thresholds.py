@@ -1,22 +1,19 @@
 """From which score on a class is predicted: a threshold per class, for the best F1."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from partlabel.labels import ABSENT, PRESENT
+from partlabel.labels import PRESENT
 from partlabel.metrics.calibration import Calibration
+from partlabel.metrics.known_cells import KnownCells
 
 Floats = NDArray[np.float64]
 
 _WEIGHT = 5.0  # of the threshold that all classes share, in present labels of a class
 
 
-def balanced_thresholds(
-    scores: NDArray[Any], labels: NDArray[Any], calibration: Calibration
-) -> Floats:
+def balanced_thresholds(cells: KnownCells, calibration: Calibration) -> Floats:
     """[C] thresholds of scores with a large F1; NaN if no class has present and absent labels.
 
     The threshold with the best F1 on the few known labels of a class is a matter of luck. So it is
@@ -25,36 +22,35 @@ def balanced_thresholds(
     calibrated logits. Its own weighs as much as it has present labels, the shared one as 5 labels.
 
     Args:
-        scores: [n, C]
-        labels: [n, C] in {-1, 0, 1}
+        cells: known labels with scores.
         calibration: of these scores.
     """
-    own = own_thresholds(scores, labels)
+    own = own_thresholds(cells)
     has_own = ~np.isnan(own)
     if not has_own.any():
         return own
-    present = (labels == PRESENT).sum(axis=0)
-    known = (labels != 0) & has_own
-    columns = np.nonzero(known)[1]
-    calibrated = calibration.logits(scores)
-    shared = _best(calibrated[known], labels[known] == PRESENT, 1 / present[columns])
+    is_present = cells.labels == PRESENT
+    present = np.bincount(cells.columns[is_present], minlength=cells.classes)
+    used = has_own[cells.columns]
+    columns = cells.columns[used]
+    calibrated = calibration.of_class(columns).logits(cells.scores[used])
+    shared = _best(calibrated, is_present[used], 1 / present[columns])
     number = np.where(has_own, present, 0)
     of_class = calibration.logits(np.where(has_own, own, 0.5)[None])[0]
     mixed = (number * of_class + _WEIGHT * shared) / (number + _WEIGHT)
     return np.asarray(expit((mixed - calibration.intercepts) / calibration.slopes))
 
 
-def own_thresholds(scores: NDArray[Any], labels: NDArray[Any]) -> Floats:
+def own_thresholds(cells: KnownCells) -> Floats:
     """[C] the threshold with the largest F1 on the known labels of each class alone.
 
     It is NaN for a class without both present and absent known labels.
     """
-    thresholds = np.full(labels.shape[1], np.nan)
-    for j in range(labels.shape[1]):
-        known = labels[:, j] != 0
-        present = labels[known, j] == PRESENT
-        if present.any() and (labels[:, j] == ABSENT).any():
-            thresholds[j] = _best(scores[known, j], present, np.ones(len(present)))
+    thresholds = np.full(cells.classes, np.nan)
+    for j, own in enumerate(cells.by_class):
+        present = cells.labels[own] == PRESENT
+        if present.any() and not present.all():
+            thresholds[j] = _best(cells.scores[own], present, np.ones(len(present)))
     return thresholds
 
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from partlabel.base.errors import InputError
 from partlabel.base.text_tables import html_table, text_table
 from partlabel.labels import ABSENT, PRESENT, LabelTable
+from partlabel.metrics.known_cells import KnownCells
 
-_CELLS = 1 << 22  # scores that are compared at a time, to bound memory
 _CHUNK = 64  # classes that are transposed at a time
 
 
@@ -132,13 +132,9 @@ def evaluate(
     >>> result["mAP"], result["exact_match"], result["evaluated_classes"]
     (1.0, 1.0, 2)
     """
-    score, label = _check(scores, labels)
+    score, label = checked(scores, labels)
     n, size = score.shape
-    if np.shape(threshold) not in ((), (1,), (size,)):
-        raise InputError(
-            f"thresholds have shape {np.shape(threshold)}; give one number, or an array [{size}]"
-        )
-    limits = np.broadcast_to(np.asarray(threshold, dtype=score.dtype), (size,))
+    limits = limits_of_classes(threshold, size, score.dtype)
     hits, predicted, present, absent = (np.zeros(size, dtype=np.int64) for _ in range(4))
     average_precisions = np.full(size, np.nan)
     wrong, known = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
@@ -155,11 +151,41 @@ def evaluate(
         wrong |= (false_alarm | (~is_predicted & is_present)).any(axis=0)
         known |= (is_present | is_absent).any(axis=0)
         for j in range(len(score_rows)):
-            average_precisions[start + j] = _average_precision(
+            average_precisions[start + j] = precision_of_ranking(
                 score_rows[j], is_present[j], is_absent[j]
             )
     exact = 1 - wrong[known].mean() if known.any() else np.nan
-    return _summary(average_precisions, hits, predicted, present, absent, limits, float(exact))
+    return summarise(average_precisions, hits, predicted, present, absent, limits, float(exact))
+
+
+def evaluate_cells(cells: KnownCells, threshold: ArrayLike = 0.5) -> Evaluation:
+    """As :func:`evaluate`, from the scores of known labels alone."""
+    if np.isnan(cells.scores).any():
+        raise InputError("a score is NaN")
+    limits = limits_of_classes(threshold, cells.classes, cells.scores.dtype)
+    is_predicted, is_present = cells.scores >= limits[cells.columns], cells.labels == PRESENT
+    hits, predicted, present, absent = (
+        np.bincount(cells.columns[chosen], minlength=cells.classes)
+        for chosen in (is_predicted & is_present, is_predicted, is_present, ~is_present)
+    )
+    average_precisions = np.full(cells.classes, np.nan)
+    for j, own in enumerate(cells.by_class):
+        average_precisions[j] = precision_of_ranking(
+            cells.scores[own], is_present[own], ~is_present[own]
+        )
+    images = len(np.unique(cells.rows))
+    wrong = len(np.unique(cells.rows[is_predicted != is_present]))
+    exact = 1 - wrong / images if images else float("nan")
+    return summarise(average_precisions, hits, predicted, present, absent, limits, exact)
+
+
+def limits_of_classes(threshold: ArrayLike, size: int, dtype: Any) -> NDArray[Any]:
+    """[C] the threshold of each class, given one number or one per class."""
+    if np.shape(threshold) not in ((), (1,), (size,)):
+        raise InputError(
+            f"thresholds have shape {np.shape(threshold)}; give one number, or an array [{size}]"
+        )
+    return np.broadcast_to(np.asarray(threshold, dtype=dtype), (size,))
 
 
 def average_precision(scores: ArrayLike, labels: ArrayLike) -> float:
@@ -171,35 +197,8 @@ def average_precision(scores: ArrayLike, labels: ArrayLike) -> float:
         scores: [n]
         labels: [n] in {-1, 0, 1}
     """
-    score, label = _check(np.asarray(scores)[:, None], np.asarray(labels)[:, None])
-    return _average_precision(score[:, 0], label[:, 0] == PRESENT, label[:, 0] == ABSENT)
-
-
-def top_recall(scores: ArrayLike, labels: ArrayLike | LabelTable, k: int = 3) -> float:
-    """The share of present labels whose class is among the k highest scores of their image.
-
-    All classes are ranked, also those whose label is unknown. Ties are broken at random, and the
-    result is the expected value. NaN if no label is known to be present.
-
-    Args:
-        scores: [n, C], higher means more likely present.
-        labels: [n, C] in {-1, 0, 1}, or a table with these rows.
-        k: number of classes per image.
-
-    >>> top_recall([[0.9, 0.8, 0.1]], [[1, 0, 1]], k=2)
-    0.5
-    """
-    score, label = _check(scores, labels)
-    image, column = np.nonzero(label == PRESENT)
-    total, step = 0.0, max(_CELLS // max(score.shape[1], 1), 1)
-    for start in range(0, len(image), step):
-        part = slice(start, start + step)
-        rows = score[image[part]]
-        own = score[image[part], column[part]][:, None]
-        above = (rows > own).sum(axis=1)
-        equal = (rows == own).sum(axis=1)  # counts the label itself
-        total += float(np.clip((k - above) / equal, 0, 1).sum())
-    return total / len(image) if len(image) else float("nan")
+    score, label = checked(np.asarray(scores)[:, None], np.asarray(labels)[:, None])
+    return precision_of_ranking(score[:, 0], label[:, 0] == PRESENT, label[:, 0] == ABSENT)
 
 
 def by_annotations(
@@ -239,7 +238,7 @@ def by_annotations(
     ]
 
 
-def _check(
+def checked(
     scores: ArrayLike, labels: ArrayLike | LabelTable
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int8]]:
     """Scores [n, C] and labels [n, C] as arrays; raises an error if they are not valid."""
@@ -264,7 +263,7 @@ def _check(
     return score, label.astype(np.int8, copy=False)
 
 
-def _average_precision(
+def precision_of_ranking(
     scores: NDArray[Any], present: NDArray[np.bool_], absent: NDArray[np.bool_]
 ) -> float:
     """The mean over present labels of the precision at a threshold equal to the label's score.
@@ -283,7 +282,7 @@ def _average_precision(
     return float(np.mean(hits / (hits + false_alarms)))
 
 
-def _summary(
+def summarise(
     average_precisions: NDArray[np.float64],
     hits: NDArray[np.int64],
     predicted: NDArray[np.int64],

@@ -14,7 +14,7 @@ tested on. A label is only filled in if it is more likely right than wrong.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,23 +22,12 @@ from numpy.typing import NDArray
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.bounds import fewest
 from partlabel.metrics.guarantee_thresholds import Limit, passing_limits, predicted_power
+from partlabel.metrics.known_cells import KnownCells
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
 
 _ALONE = 0.99  # expected chance to pass from which on a class is tested on its own
 _PLENTY = {PRESENT: 20, ABSENT: 8}  # times the fewest labels, to be tested alone without choosing
 _ALIKE = 0.5  # a class is pooled if its ratio of reserved to unknown labels is not far below others
-
-
-class Held(NamedTuple):
-    """Labels that were not trained on, with scores. They choose what is tested.
-
-    Args:
-        scores: [n, C] calibrated logits: 0 means a probability of one half.
-        labels: [n, C] in {-1, 0, 1}
-    """
-
-    scores: NDArray[Any]
-    labels: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -72,12 +61,13 @@ class Guarantees:
         """The guarantees [C] for ``PRESENT`` or for ``ABSENT``."""
         return self.present if value == PRESENT else self.absent
 
+    def thresholds(self, value: int) -> NDArray[np.float64]:
+        """[C] the least confidence in a value from which on it is filled in; inf for never."""
+        return np.array([guarantee.limit.threshold for guarantee in self.of(value)])
+
     def decide(self, scores: NDArray[Any]) -> NDArray[np.int8]:
         """Labels [n, C] for calibrated logits [n, C]; 0 where nothing is guaranteed."""
-        high, low = (
-            np.array([guarantee.limit.threshold for guarantee in self.of(value)])
-            for value in (PRESENT, ABSENT)
-        )
+        high, low = self.thresholds(PRESENT), self.thresholds(ABSENT)
         filled = np.where(scores >= high, PRESENT, np.where(-scores >= low, ABSENT, 0))
         return filled.astype(np.int8)
 
@@ -93,7 +83,7 @@ def nothing_guaranteed(classes: int, unit: Unit = "cell") -> Guarantees:
 
 
 def find_guarantees(
-    first: Held | None, population: Population, precision: float, basis: Basis | None = None
+    first: KnownCells | None, population: Population, precision: float, basis: Basis | None = None
 ) -> Guarantees:
     """Find what can be guaranteed for each class, on its own labels or on those of a pool.
 
@@ -101,17 +91,19 @@ def find_guarantees(
     probably not a random sample, and any threshold would pass.
 
     Args:
-        first: decides where sequences start and which classes are pooled. None if there are no
-            labels to decide by: then sequences start where a few errors are allowed, and classes
-            with plenty of labels are tested on their own.
+        first: labels that were not trained on, with calibrated logits as scores. They decide where
+            sequences start and which classes are pooled. None if there are no labels to decide by:
+            then sequences start where a few errors are allowed, and classes with plenty of labels
+            are tested on their own.
         population: the labels to fill in, and those that test. The values of the latter are used
             for nothing but the tests.
         precision: share of the filled-in labels that must be right.
         basis: ``class`` tests each class on its own, ``pooled`` tests all classes together. By
             default a class is tested on its own if it is expected to pass, and otherwise pooled.
     """
-    labels = population.labels if first is None else first.labels
-    has_absent = (labels == ABSENT).any(axis=0)
+    chooses = population.tests if first is None else first
+    columns = chooses.columns[chooses.labels == ABSENT]
+    has_absent = np.bincount(columns, minlength=population.classes) > 0
     usable = np.flatnonzero(has_absent & population.ratios().astype(bool)).tolist()
     present, absent = (
         _guarantees_for(first, population, usable, value, precision, basis)
@@ -121,7 +113,7 @@ def find_guarantees(
 
 
 def _guarantees_for(
-    first: Held | None,
+    first: KnownCells | None,
     population: Population,
     usable: list[int],
     value: int,
@@ -129,7 +121,7 @@ def _guarantees_for(
     basis: Basis | None,
 ) -> list[Guarantee]:
     """The guarantees [C] for present or for absent labels; ``usable`` are the classes to test."""
-    guarantees = [_NONE] * population.labels.shape[1]
+    guarantees = [_NONE] * population.classes
     for tested_on, classes in _groups(first, population, usable, value, precision, basis):
         sample = draw_sample(population, classes, value)
         # most labels are absent, so a pool of them would pass with labels that are hardly likely
@@ -142,7 +134,7 @@ def _guarantees_for(
 
 
 def _groups(
-    first: Held | None,
+    first: KnownCells | None,
     population: Population,
     usable: list[int],
     value: int,
@@ -170,7 +162,7 @@ def _floor(precision: float) -> float:
 
 
 def _is_alone(
-    first: Held | None, population: Population, j: int, value: int, precision: float
+    first: KnownCells | None, population: Population, j: int, value: int, precision: float
 ) -> bool:
     """Whether a class is expected to pass on its own labels.
 
@@ -178,22 +170,22 @@ def _is_alone(
     Without, if the class has plenty of labels of the value.
     """
     if first is None:
-        return int((population.labels[:, j] == value).sum()) >= _PLENTY[value] * fewest(precision)
+        labels = population.tests.labels[population.tests_by_class[j]]
+        return int((labels == value).sum()) >= _PLENTY[value] * fewest(precision)
     sample = draw_sample(population, [j], value)
     powers = predicted_power(_confidence(first, [j], value), sample, precision)
     return bool(len(powers) and powers.max() >= _ALONE)
 
 
-def _confidence(held: Held, classes: Sequence[int], value: int) -> Sample:
+def _confidence(known: KnownCells, classes: Sequence[int], value: int) -> Sample:
     """The known cells of some classes, as predictions of ``PRESENT`` or of ``ABSENT``."""
-    scores, labels = held.scores[:, classes], held.labels[:, classes]
-    known = labels != 0
-    confidence = value * scores[known]
+    cells = np.concatenate([known.by_class[j] for j in classes])
+    confidence = value * known.scores[cells]
     order = np.argsort(-confidence, kind="stable")
     return Sample(
         confidence[order],
         np.ones(len(order), dtype=np.bool_),
-        (labels[known] != value)[order],
-        np.nonzero(known)[0][order],
+        (known.labels[cells] != value)[order],
+        known.rows[cells][order].astype(np.int64),
         1.0,
     )

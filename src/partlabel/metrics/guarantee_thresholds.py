@@ -112,19 +112,22 @@ def predicted_power(first: Sample, sample: Sample, precision: float) -> NDArray[
 
 def _ladder(sample: Sample, precision: float, floor: float) -> _Ladder:
     """Thresholds at ranks that grow geometrically, from the first one that can pass."""
-    number = int(np.searchsorted(-sample.confidence, -floor, side="left"))
+    # a rank counts cells, and an entry of the sample may stand for many
+    ranked = np.concatenate([[0], sample.ranks()])
+    number = int(ranked[np.searchsorted(-sample.confidence, -floor, side="left")])
     rank = math.ceil(fewest(precision) / max(sample.fraction, 1e-12))
     ranks = []
     while rank < number:
         ranks.append(rank)
         rank = math.ceil(rank * _STEP)
     ranks += [number] if number else []
-    thresholds = np.unique(sample.confidence[np.array(ranks, dtype=np.int64) - 1])[::-1]
+    entries = np.searchsorted(ranked, np.array(ranks, dtype=np.int64), side="left") - 1
+    thresholds = np.unique(sample.confidence[entries])[::-1]
     ends = np.searchsorted(-sample.confidence, -thresholds, side="right")
     tested, wrong = (
         np.concatenate([[0], np.cumsum(part)])[ends] for part in (sample.reserved, sample.wrong)
     )
-    return _Ladder(thresholds, ends.astype(np.int64), tested, wrong)
+    return _Ladder(thresholds, ranked[ends], tested, wrong)
 
 
 def _powers(

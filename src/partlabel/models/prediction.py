@@ -1,7 +1,7 @@
 """Predictions of a model, batch by batch: the one way in which images become scores."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor
 
 from partlabel.base import processes
 from partlabel.images.batches import Inputs, Rows, in_batches
+from partlabel.labels import LabelTable
+from partlabel.metrics.known_cells import KnownCells, joined
 
 if TYPE_CHECKING:
     from partlabel.models.classifier import Classifier
@@ -27,6 +29,14 @@ class InputSource(Protocol):
         """The inputs of these batches, in this order."""
 
 
+@runtime_checkable
+class ReadsBlocks(Protocol):
+    """A source whose inputs are small, so that more rows than a batch has are scored at a time."""
+
+    block: int
+    """Rows that are scored at a time, at least."""
+
+
 def iterate_logits(
     model: "Classifier",
     inputs: InputSource,
@@ -42,12 +52,14 @@ def iterate_logits(
     Several processes take turns with the batches, and each gets the results of all.
 
     Args:
+        batch: images at a time.
         workers: processes that decode images; None for a number that suits this computer.
         forward: a function of model and inputs to compute instead of logits.
         on_inputs: called with the inputs of each batch, which also name images that are unreadable.
     """
     model.eval()
-    batches = in_batches(rows, batch)
+    size = max(batch, inputs.block) if isinstance(inputs, ReadsBlocks) else batch
+    batches = in_batches(rows, size)
     parts = inputs.batches(batches[processes.rank() :: processes.size()], ("clean",), 0, workers)
     for _ in range(0, len(batches), processes.size()):
         for part, output in _exchanged(model, next(parts, None), forward):
@@ -94,3 +106,25 @@ def collect_scores(predictions: Predictions) -> tuple[NDArray[np.float64], NDArr
         return np.empty((0, 0)), np.empty(0, dtype=np.int64)
     rows = np.concatenate([rows for rows, _ in parts])
     return np.concatenate([scores for _, scores in parts]), rows
+
+
+def collect_known(predictions: Predictions, table: LabelTable) -> KnownCells:
+    """The known labels of a table for the images that are predicted, with their scores."""
+    parts = [known_part(rows, logits, table) for rows, logits in predictions]
+    return joined(parts, len(table.classes))
+
+
+def known_part(rows: NDArray[np.int64], logits: Tensor, table: LabelTable) -> KnownCells:
+    """The known labels of some rows of a table, with their scores.
+
+    Args:
+        rows: [b]
+        logits: [b, C]
+    """
+    cells = table.cells.take(rows)
+    if not cells.values.all():
+        cells = cells.where(cells.values != 0)
+    image, columns = cells.rows, cells.columns
+    own = logits[torch.from_numpy(image), torch.from_numpy(columns).long()]
+    scores = torch.sigmoid(own.cpu().double()).numpy()
+    return KnownCells(rows[image], columns, cells.values, scores, len(table.classes))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 from rich import box
 from rich.markup import escape
 from rich.table import Table
@@ -24,8 +25,13 @@ _MAX_ORIGINS = 6  # columns of a table
 
 def describe(table: LabelTable) -> str:
     """The size of a table and the share of known labels, in one line."""
-    size = f"{count(len(table.ids), 'image')} x {count(len(table.classes), 'class', 'classes')}"
-    return f"{size}, {table.known:.1%} of labels known"
+    return describe_size(*table.shape, int(np.count_nonzero(table.cells.values)))
+
+
+def describe_size(images: int, classes: int, known: int) -> str:
+    """Numbers of images and classes, and the share of labels that are known, in one line."""
+    size = f"{count(images, 'image')} x {count(classes, 'class', 'classes')}"
+    return f"{size}, {known / max(images * classes, 1):.1%} of labels known"
 
 
 def lost_origins(result: MergedFiles) -> str:

@@ -111,7 +111,7 @@ def _complete(folder: Path, merged: LabelTable, truth: LabelTable) -> None:
     say(f"   Labels are filled in only where {PRECISION:.0%} are guaranteed to be correct.")
     with _logged(folder):
         trained = _train(folder, "run-merged", merged, PLAN, val=0.3)
-        completion = complete_run(trained, PRECISION)
+        completion = complete_run(trained, PRECISION, all_scores=True)
         completion.save(folder / "completed.csv")
     for member in trained.record.members:
         say(f"   chosen: {member.name} ({member.share:.0%})")

@@ -21,8 +21,8 @@ from partlabel.models.compilation import compile_backbone
 from partlabel.models.features import Bank
 from partlabel.models.features.evidence_inputs import EvidenceInputs
 from partlabel.models.heads import WithEvidence
-from partlabel.models.prediction import InputSource, collect_scores
-from partlabel.training.auto.automatic import fit_members, sweep_trials
+from partlabel.models.prediction import InputSource, collect_known
+from partlabel.training.auto.automatic import check_size, fit_members, sweep_trials
 from partlabel.training.checkpoint import save_state
 from partlabel.training.devices import find_device, make_fabric
 from partlabel.training.embedded import (
@@ -62,7 +62,9 @@ def train_into(
     settings, started = record.settings, run.exists()
     torch.manual_seed(key(settings.seed, "init"))
     model, method = _build(run, record)
-    if settings.method != AUTO:
+    if settings.method == AUTO:
+        check_size(selection, settings, model.backbone.channels)
+    else:
         method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written
         run.keep_inputs(settings)
     if not started:
@@ -227,13 +229,13 @@ def _write_outcome(
 ) -> None:
     """Write the weights that are kept, and the figures on the validation labels."""
     save_state(run.folder / "best.safetensors", trainer.model.trained_weights())
-    scores, judged = collect_scores(trainer.logits_of(trainer.model, trainer.val_set))
+    predictions = trainer.logits_of(trainer.model, trainer.val_set)
     outcome = {
         "finished": True,
         "broken": broken + [trainer.broken[row] for row in sorted(trainer.broken)],
         "best_epoch": progress.best_epoch + 1,
         "best_val_mAP": progress.best if np.isfinite(progress.best) else None,
-        **decision_figures(scores, trainer.val_set.table.dense(judged)),
+        **decision_figures(collect_known(predictions, trainer.val_set.table)),
     }
     run.write(record.model_copy(update=outcome))
 

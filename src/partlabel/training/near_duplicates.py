@@ -30,6 +30,10 @@ _LARGEST = 0.2  # share of the images that a group by similarity may have
 _FEW = 20  # images that may always be one group
 _NUMBERS = 64  # features that a vector needs, so that few pairs are similar by chance
 MOST = 100_000  # images whose features are compared: the time grows with the square
+TOO_MANY = (
+    "only equal files are found to be near-duplicates: comparing features takes too long for more "
+    f"than {MOST:,} images"
+)
 _AXES = 64  # principal axes that find pairs which may be similar
 _SAMPLE = 512  # images that the axes are fitted on
 _BLOCK = 1 << 24  # pairs that are compared at a time
@@ -66,10 +70,7 @@ def similar_images(features: Floats) -> tuple[Groups, str]:
     duplicates. The threshold is then raised; if that does not help, no image is grouped.
     """
     if len(features) > MOST:
-        return Groups.none(len(features)), (
-            f"only equal files are found to be near-duplicates: comparing features takes too long "
-            f"for more than {MOST:,} images"
-        )
+        return Groups.none(len(features)), TOO_MANY
     if features.shape[1] < _NUMBERS:
         return Groups.none(len(features)), ""
     unit = _unit(features)

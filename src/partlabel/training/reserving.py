@@ -7,8 +7,9 @@ half of the labels, the pilot, which is never drawn from: no number here depends
 test.
 """
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,22 +78,24 @@ def image_groups(
         shown: [m] the cells that show the origins of an image; None for all.
         together: images that belong together; they are apart from those on their own.
     """
-    known = table.dense() != 0
-    cells = table.cells.where(table.cells.values != 0 if shown is None else shown)
+    known = table.cells.where(table.cells.values != 0)
+    cells = known if shown is None else table.cells.where(shown)
     pairs = np.unique(cells.rows * (len(table.origins) + 1) + cells.origins_or_none())
     marks = keys([f"{code}" for code in range(len(table.origins) + 1)])
     mark = np.zeros(len(table), dtype=np.uint64)
     with np.errstate(over="ignore"):
         np.add.at(mark, pairs // (len(table.origins) + 1), marks[pairs % (len(table.origins) + 1)])
     labelled = np.unique(mark[mark != 0])
-    if len(labelled) == 1 and _by_chance(known):
+    per_image, classes = np.diff(known.starts), len(table.classes)
+    if len(labelled) == 1 and _by_chance(np.bincount(known.columns, minlength=classes), per_image):
         mark[:] = labelled[0]
     alone = np.ones(len(table), dtype=np.bool_) if together is None else together.sizes == 1
     kinds = np.stack([mark, alone.astype(np.uint64)], axis=1)
     groups, of_image = np.unique(kinds, axis=0, return_inverse=True)
     of_image = of_image.reshape(-1)
+    per_class = counts_by_group(of_image[known.rows], known.columns, (len(groups), classes))
     random = [
-        bool(one.all()) and _missing_at_random(known[of_image == group])
+        bool(one.all()) and _missing_at_random(per_class[group], per_image[of_image == group])
         for group, one in enumerate(groups)
     ]
     return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_))
@@ -114,18 +117,33 @@ def groups_without_reserved(
     return image_groups(table, shown, together)
 
 
-def _by_chance(known: Mask) -> bool:
-    """Whether as many images have no label as with labels that are missing at random."""
-    expected = len(known) * float(np.prod(1 - known.mean(axis=0)))
-    none = int((~known.any(axis=1)).sum())
+def counts_by_group(
+    group: NDArray[np.int64], columns: NDArray[np.integer[Any]], shape: tuple[int, int]
+) -> NDArray[np.int64]:
+    """[G, C] the number of cells of each group and class, given those of each cell [m]."""
+    return np.bincount(group * shape[1] + columns, minlength=math.prod(shape)).reshape(shape)
+
+
+def _by_chance(per_class: NDArray[np.int64], per_image: NDArray[np.int64]) -> bool:
+    """Whether as many images have no label as with labels that are missing at random.
+
+    Args:
+        per_class, per_image: [C] and [n] the numbers of known labels.
+    """
+    expected = len(per_image) * float(np.prod(1 - per_class / len(per_image)))
+    none = int((per_image == 0).sum())
     return bool(none <= expected + 4 * np.sqrt(expected) + 1)
 
 
-def _missing_at_random(known: Mask) -> bool:
-    """Whether some labels are missing, and not more unevenly over the images than by chance."""
-    share = known.mean(axis=0) if len(known) else np.zeros(known.shape[1])
+def _missing_at_random(per_class: NDArray[np.int64], per_image: NDArray[np.int64]) -> bool:
+    """Whether some labels are missing, and not more unevenly over the images than by chance.
+
+    Args:
+        per_class, per_image: [C] and [n] the numbers of known labels.
+    """
+    share = per_class / max(len(per_image), 1)
     expected = float((share * (1 - share)).sum())
-    return expected > 0 and float(known.sum(axis=1).var()) <= _CLUMPED * expected
+    return expected > 0 and float(per_image.var()) <= _CLUMPED * expected
 
 
 def draw_reserved(
@@ -153,14 +171,19 @@ def draw_reserved(
     draws, pilot, eligible, unit = _draw(table, rows, seed, together)
     groups = groups_without_reserved(table, rows, seed, together)
     stratum = groups.of_image[cells.rows] * classes + cells.columns
-    size = (int(groups.of_image.max(initial=0)) + 1) * classes
-    known = np.bincount(stratum[eligible], minlength=size).reshape(-1, classes)
+    shape = int(groups.of_image.max(initial=0)) + 1, classes
+    group = groups.of_image[cells.rows]
+    known = counts_by_group(group[eligible], cells.columns[eligible], shape)
     present, total = (
         np.bincount(cells.columns[pilot & eligible & chosen], minlength=classes)
         for chosen in (cells.values == PRESENT, cells.values != 0)
     )
-    labels, group = table.dense(rows), groups.of_image[rows]
-    unknown = np.stack([(labels[group == g] == 0).sum(axis=0) for g in range(len(known))])
+    used = np.zeros(len(table), dtype=np.bool_)
+    used[rows] = True
+    labelled = used[cells.rows] & (cells.values != 0)
+    unknown = np.bincount(groups.of_image[rows], minlength=shape[0])[:, None] - counts_by_group(
+        group[labelled], cells.columns[labelled], shape
+    )
     rates = (present + 0.5) / (total + 1)
     number = numbers_to_reserve(known, unknown, rates, share, groups.random)
     if all_or_none and share is None and _found(number, rates) < _needed():
@@ -262,7 +285,10 @@ def numbers_to_reserve(
     weight = own + known * ((unknown - own).sum(axis=0) / np.maximum(total, 1))
     weight = np.where(unknown.any(axis=0), weight, known)  # these test the model alone
     spread = number * weight / np.maximum(weight.sum(axis=0), 1e-12)
-    numbers = np.minimum(np.round(spread), (1 - _PILOT) * known).astype(np.int64)
+    rounded = np.round(spread)
+    if rounded.sum() < fewest(PRECISION) <= spread.sum():  # very many classes, a fraction each
+        rounded = np.ceil(spread)
+    numbers = np.minimum(rounded, (1 - _PILOT) * known).astype(np.int64)
     # fewer labels cannot show anything, so they had better be trained on
     enough = share is not None or numbers.sum() >= fewest(PRECISION)
     return np.asarray(numbers if enough else 0 * numbers)

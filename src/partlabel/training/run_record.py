@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from partlabel.base.errors import FileError
 from partlabel.base.files import atomic_file
 from partlabel.base.validation import first_problem
-from partlabel.metrics.calibration import Calibration, calibrate
+from partlabel.metrics import KnownCells
+from partlabel.metrics.calibration import Calibration, calibrate_cells
 from partlabel.metrics.class_thresholds import balanced_thresholds
 from partlabel.models.features.vector_files import VectorFile
 from partlabel.training.auto.members import MemberRecord
@@ -138,17 +138,12 @@ class Record(BaseModel):
     calibration: CalibrationRecord | None = None
 
 
-def decision_figures(scores: NDArray[np.float64], labels: NDArray[np.int8]) -> dict[str, Any]:
-    """Thresholds and calibration, as fields of a record.
-
-    Args:
-        scores: [n, C] of validation images.
-        labels: [n, C] their known labels.
-    """
-    if not labels.any():
+def decision_figures(cells: KnownCells) -> dict[str, Any]:
+    """Thresholds and calibration from known validation labels, as fields of a record."""
+    if not len(cells):
         return {"thresholds": [], "calibration": None}
-    calibration = calibrate(scores, labels)
-    thresholds = balanced_thresholds(scores, labels, calibration).tolist()
+    calibration = calibrate_cells(cells)
+    thresholds = balanced_thresholds(cells, calibration).tolist()
     return {
         "thresholds": [None if np.isnan(value) else value for value in thresholds],
         "calibration": CalibrationRecord.of(calibration),

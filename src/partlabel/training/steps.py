@@ -22,6 +22,7 @@ from partlabel.training.progress import Progress
 from partlabel.training.schedule import factor
 from partlabel.training.settings import Settings
 from partlabel.training.sharing import Shares, average_gradients, average_statistics
+from partlabel.training.whole_set import Sums, WholeSet
 
 _CONVERGED = 1e-6  # relative decrease of the cost in an epoch on all images at once
 
@@ -83,16 +84,17 @@ class Steps:
         scaler = getattr(fabric.strategy.precision, "scaler", None)
         self.scaler: torch.amp.GradScaler | None = scaler if self.is_mixed else None
 
-    def take(self, batch: Batch, position: float, progress: Progress) -> Figures:
+    def take(self, batch: Batch | WholeSet, position: float, progress: Progress) -> Figures:
         """Take one step; returns the loss and its parts.
 
         Args:
-            batch: at least one image.
+            batch: at least one image; all of them for the optimiser ``lbfgs``.
             position: share of the stage that is over, for the schedule.
             progress: with the optimiser ``lbfgs``, ``final_cost`` and ``converged`` are updated.
         """
         if isinstance(self.optimizer, WholeBatch):
             return self._solve(batch, self.optimizer, progress)
+        assert isinstance(batch, Batch)
         share = factor(self.schedule, position, self.settings.lr_warmup, self.settings.rise)
         set_rate(self.optimizer, share * progress.rate)
         figures = self._gradients(batch, progress.total_steps)
@@ -103,29 +105,52 @@ class Steps:
             self.scaler.update()
         return figures
 
-    def _solve(self, batch: Batch, optimizer: WholeBatch, progress: Progress) -> Figures:
+    def _solve(self, batch: Batch | WholeSet, optimizer: WholeBatch, progress: Progress) -> Figures:
         """A step of L-BFGS on all images; the figures are those of the weights after it."""
         costs: list[float] = []
 
         def closure() -> float:
-            cost = self._gradients(batch, progress.total_steps)["loss"]
+            cost = self._summed(batch, progress.total_steps)["loss"]
             costs.append(processes.from_first(cost))  # all must search the same line
             return costs[-1]
 
         penalty = optimizer.penalty()
         optimizer.step(closure)
         with torch.no_grad():
-            figures = _numbers(self._loss(batch, progress.total_steps))
-            self._average_statistics()
+            figures = self._summed(batch, progress.total_steps)
         first, final = costs[0] + penalty, figures["loss"] + optimizer.penalty()
         is_settled = self.objective.method.is_settled(progress.epoch)
         progress.converged = is_settled and has_converged(progress.final_cost, first, final)
         progress.final_cost = final
         return figures
 
-    def _gradients(self, batch: Batch, step: int) -> Figures:
+    def _summed(self, batch: Batch | WholeSet, step: int) -> Figures:
+        """The loss of all images and its parts, and their gradients unless these are off."""
+        compute = self._gradients if torch.is_grad_enabled() else self._figures
+        if isinstance(batch, Batch):
+            return compute(batch, step)
+        sums = Sums([p for group in self.optimizer.param_groups for p in group["params"]])
+        for number, part in enumerate(batch):
+            if not len(part):
+                continue
+            figures = compute(part, step, number)
+            weights = self.objective.method.part_weights(part)
+            assert weights is not None
+            sums.add(figures, weights)
+            if torch.is_grad_enabled():
+                sums.add_gradients(weights["loss"])
+        if torch.is_grad_enabled():
+            sums.set_gradients()
+        return sums.means()
+
+    def _figures(self, batch: Batch, step: int, part: int = 0) -> Figures:
+        figures = _numbers(self._loss(batch, step, part))
+        self._average_statistics()
+        return figures
+
+    def _gradients(self, batch: Batch, step: int, part: int = 0) -> Figures:
         """The loss of a batch and its parts; leaves the gradients in the parameters."""
-        parts = self._loss(batch, step)
+        parts = self._loss(batch, step, part)
         figures = _numbers(parts)
         if not math.isfinite(figures["loss"]):
             raise DivergedError(f"the loss became {figures['loss']}")
@@ -148,9 +173,13 @@ class Steps:
             torch.nn.utils.clip_grads_with_norm_(trained, self.settings.clip, norm)
         return figures
 
-    def _loss(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """The loss of a batch; the same again if it is computed again in this step."""
-        seed_generator(key(self.settings.seed, "step", step))
+    def _loss(self, batch: Batch, step: int, part: int = 0) -> dict[str, Tensor]:
+        """The loss of a batch; the same again if it is computed again in this step.
+
+        Args:
+            part: its number, if it is a part of all images.
+        """
+        seed_generator(key(self.settings.seed, "step", step, *([part] if part else [])))
         try:
             with self.fabric.autocast() if self.is_mixed else nullcontext():
                 parts = self._parts(batch)

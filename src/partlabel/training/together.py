@@ -24,7 +24,14 @@ from partlabel.training.auto.members import FEATURES_ONLY
 from partlabel.training.build import build
 from partlabel.training.devices import find_device
 from partlabel.training.inputs import make_inputs
-from partlabel.training.near_duplicates import Floats, describe, equal_files, similar_images
+from partlabel.training.near_duplicates import (
+    MOST,
+    TOO_MANY,
+    Floats,
+    describe,
+    equal_files,
+    similar_images,
+)
 from partlabel.training.run_split import Selection
 from partlabel.training.settings import AUTO, Execution, Settings
 
@@ -93,7 +100,10 @@ def near_duplicates(
         vectors, settings, execution, on_note: as in :func:`with_near_duplicates`.
     """
     duplicates, remark = equal_files(files) if files else Groups.none(len(table)), ""
-    if len(table) > 1 and (vectors is not None or _has_features(settings)):
+    has_features = vectors is not None or _has_features(settings)
+    if has_features and len(table) > MOST:
+        remark = TOO_MANY  # their features would not fit into memory either
+    elif has_features and len(table) > 1:
         features, readable = _mean_features(table, files, vectors, settings, execution)
         similar, remark = similar_images(features)
         duplicates = duplicates.joined(similar.among(readable, len(table)))

@@ -6,7 +6,7 @@ killed at any moment and resumed ends in the same bits as one that is not.
 
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from partlabel.images.batches import Batch, Inputs, Rows
 from partlabel.images.views import seed_generator
 from partlabel.learning.extensions import FollowsStages, HasTeacher, LooksAhead
 from partlabel.learning.methods import Method, Stage
-from partlabel.metrics import evaluate
+from partlabel.metrics import evaluate_cells
 from partlabel.models import Classifier
-from partlabel.models.prediction import Forward, Predictions, collect_scores, iterate_logits
+from partlabel.models.prediction import Forward, Predictions, collect_known, iterate_logits
 from partlabel.training.checkpoint import load_state, save_state, stage_file
 from partlabel.training.devices import make_fabric
 from partlabel.training.ema import follow, make_teacher
@@ -37,6 +37,7 @@ from partlabel.training.progress import Progress, Watcher
 from partlabel.training.settings import Settings
 from partlabel.training.sharing import Shares, check_equal, drawing_apart, gather_outputs
 from partlabel.training.steps import DivergedError, Objective, Steps
+from partlabel.training.whole_set import WholeSet, whole_set
 
 _SAVE_EVERY = 5.0  # seconds between checkpoints, at least
 
@@ -125,7 +126,10 @@ class Trainer:
         if stage.head_only:
             self.model.backbone.eval()
         start, images = time.monotonic(), 0
-        for batch in self._load(batches[progress.step :]):
+        steps: Iterator[Batch] | Iterator[WholeSet] = self._load(batches[progress.step :])
+        if self._is_whole(stage) and progress.step == 0:
+            steps = whole_set(self.train_set, self.method, self._load)
+        for batch in steps:
             done = progress.stage_epoch * len(batches) + progress.step
             self._train_step(batch, done / max(stage.epochs * len(batches) - 1, 1))
             images += len(batch)
@@ -142,7 +146,7 @@ class Trainer:
         speed = images / max(time.monotonic() - start, 1e-9)
         self._end_epoch(self._validated_record(len(batches), speed))
 
-    def _train_step(self, batch: Batch, position: float) -> None:
+    def _train_step(self, batch: Batch | WholeSet, position: float) -> None:
         """One step of the optimiser; ``position`` is the share of the stage that is over."""
         progress = self.progress
         if not len(batch):
@@ -159,7 +163,7 @@ class Trainer:
             progress.sums[name] = progress.sums.get(name, 0.0) + value
         self.watcher.step(figures, len(batch))
 
-    def _located(self, error: DivergedError, batch: Batch) -> JobError:
+    def _located(self, error: DivergedError, batch: Batch | WholeSet) -> JobError:
         """An error that also says where in the training it happened."""
         names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
         is_saved = self.checkpoint is not None and self.checkpoint.exists()
@@ -241,8 +245,11 @@ class Trainer:
 
     # -- inputs and predictions --------------------------------------------------------------------
 
+    def _is_whole(self, stage: Stage) -> bool:
+        return (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH
+
     def _batches(self, stage: Stage) -> list[Rows]:
-        if (stage.optimizer or self.settings.optimizer) == WHOLE_BATCH:
+        if self._is_whole(stage):
             return [self.train_set.rows]  # in one order, so that rounding stays the same
         settings = self.settings
         return self.train_set.shuffled_batches(settings.seed, self.progress.epoch, settings.batch)
@@ -316,14 +323,12 @@ class Trainer:
         )
 
     def _validate(self, model: Classifier) -> float:
-        scores, rows = collect_scores(self.logits_of(model, self.val_set))
-        if not len(rows):
-            return math.nan
-        if np.isnan(scores).any():
+        cells = collect_known(self.logits_of(model, self.val_set), self.val_set.table)
+        if np.isnan(cells.scores).any():
             raise JobError(
                 f"the scores became NaN in epoch {self.progress.epoch + 1}; a smaller --lr helps"
             )
-        return processes.from_first(evaluate(scores, self.val_set.table.dense(rows))["mAP"])
+        return processes.from_first(evaluate_cells(cells)["mAP"])
 
     # -- checkpoints -------------------------------------------------------------------------------
 

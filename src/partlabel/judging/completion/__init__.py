@@ -1,19 +1,20 @@
 """Unknown labels filled in, with a guarantee of how many of them are correct."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from partlabel.base.errors import InputError
 from partlabel.judging.completion.assessment import Assessment, Scope, assess
+from partlabel.judging.completion.completed_parts import Filling
 from partlabel.judging.completion.doubts import (
     Doubtful,
+    ShareWrong,
     Suspect,
     estimate_wrong,
-    find_doubtful,
     find_suspects,
 )
 from partlabel.judging.completion.held_labels import Kind, Mask, Scores
@@ -29,9 +30,10 @@ from partlabel.judging.completion.notes import (
     unlike_images,
     why_nothing,
 )
+from partlabel.judging.completion.prepared_scores import prepare
 from partlabel.judging.completion.result import Completion, files_of
-from partlabel.judging.scoring import Scored, filled_table, score
-from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
+from partlabel.judging.image_scores import KeptScores, scores_of
+from partlabel.labels.cells import Cells
 from partlabel.metrics.sampling import Basis
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
@@ -46,8 +48,8 @@ __all__ = [
     "check_precision",
     "complete_run",
     "files_of",
-    "find_suspects",
-    "honest_logits",
+    "prepare",
+    "suspects_of",
 ]
 
 _LITTLE = 0.5  # share of the unknown labels: if less is filled in, alternatives are named
@@ -61,6 +63,7 @@ def complete_run(
     more: Path | None = None,
     *,
     despite_shift: bool = False,
+    all_scores: bool = False,
 ) -> Completion:
     """Fill in the unknown labels of a run's own table. Known labels are never changed.
 
@@ -72,58 +75,42 @@ def complete_run(
         kind: how to test, see :func:`held_labels.gather`.
         more: a folder whose images are completed too, if the labels do not mention them.
         despite_shift: complete images even if they are unlike those whose labels test them.
+        all_scores: whether labels that stay unknown get a score too.
     """
     check_precision(min_precision)
-    selection, scored = run.selection, score(run, run.selection.known)
+    selection, scores = run.selection, scores_of(run, run.selection.known)
     others = None if more is None else find_more(run, more)
     if others is not None:
-        scored = _joined(scored, others)
-    known = scored.table
-    assessment = assess(
-        run, scored, min_precision, guarantee, kind, folder=more, despite_shift=despite_shift
-    )
-    logits, values = assessment.logits, assessment.decide()
-    unknown = assessment.evidence.unknown
+        assert isinstance(scores, KeptScores)  # there are image files, and no given features
+        scores = scores.joined(others)
+    material = prepare(run, scores, kind, folder=more, despite_shift=despite_shift)
+    assessment = assess(material, min_precision, guarantee)
     reason = why_nothing(run, min_precision)
-    honest, trained = honest_logits(run, assessment)
-    suspects = [] if reason else find_suspects(known, honest, trained, min_precision)
-    wrong = None
-    if suspects:
-        tellable = ~trained & assessment.calibration.own & scored.readable[:, None]
-        wrong = estimate_wrong(known, honest, tellable, min_precision)
+    suspects = [] if reason else suspects_of(run, assessment)
+    wrong = _estimate_wrong(run, assessment) if suspects else None
     if reason:
         notes = [reason]
     else:
-        share = float(np.mean(values[unknown] != 0)) if unknown.any() else 1.0
-        alternatives = _alternatives(run, scored, assessment, share, guarantee)
-        outside = np.setdiff1d(np.arange(len(selection.known)), selection.used)
-        train = selection.train
+        alternatives = _alternatives(assessment, guarantee)
         notes = [
             classes_without_labels(assessment, selection),
-            better_alternatives(share, alternatives),
-            shifted_classes(assessment, logits[train], unknown[train], known.classes),
+            better_alternatives(assessment.share, alternatives),
+            shifted_classes(assessment, selection.train),
             tagged_images(assessment),
-            other_splits(values[outside][unknown[outside]]),
+            other_splits(assessment),
             about_suspects(suspects, selection.known, wrong),
-            *unlike_images(assessment, values),
+            *unlike_images(assessment),
             more_images(assessment, len(selection.known)),
         ]
+    unknown = math.prod(scores.table.shape) - np.count_nonzero(scores.table.cells.values)
     return Completion(
-        _full_table(selection.labels, Scored(known, scored.scores, scored.broken), values, logits),
-        {value: (values == value).sum(axis=0) for value in (PRESENT, ABSENT)},
-        int((known.dense() == 0).sum()),
+        Filling(assessment, selection.labels, all_scores=all_scores),
+        assessment.filled,
+        int(unknown),
         suspects,
         assessment,
         [note for note in notes if note],
-        find_doubtful(known, unknown & (values == 0), logits),
     )
-
-
-def _joined(scored: Scored, more: Scored) -> Scored:
-    """The images of a run, and new ones after them."""
-    table = scored.table.merge(more.table)
-    scores = np.concatenate([scored.scores, more.scores])
-    return Scored(table, scores, [*scored.broken, *more.broken])
 
 
 def check_precision(precision: float) -> None:
@@ -136,52 +123,64 @@ def check_precision(precision: float) -> None:
         )
 
 
-def honest_logits(run: Run, assessment: Assessment) -> tuple[Scores, Mask]:
-    """Calibrated logits [n, C] to doubt known labels by, and where the model was trained on them.
+def suspects_of(run: Run, assessment: Assessment) -> list[Suspect]:
+    """Known labels that look wrong, the least likely first."""
+    material, (logits, trained) = assessment.material, _honest_logits(run, assessment)
+    known, table = material.survey.known, material.scores.table
+    return find_suspects(table, known, logits, trained, assessment.precision)
+
+
+def _estimate_wrong(run: Run, assessment: Assessment) -> ShareWrong | None:
+    """The share of these labels that are wrong, if it can be told."""
+    material, (logits, trained) = assessment.material, _honest_logits(run, assessment)
+    known, scores = material.survey.known, material.scores
+    honest = ~trained & material.calibration.own[known.columns] & scores.readable[known.rows]
+    return estimate_wrong(scores.table, known, logits, honest, assessment.precision)
+
+
+def _honest_logits(run: Run, assessment: Assessment) -> tuple[Scores, Mask]:
+    """[m] calibrated logits to doubt known labels by, and whether the model was trained on them.
 
     Training images have the scores of models that were not trained on them, where the run has such.
     """
-    selection, logits = run.selection, assessment.logits.copy()
-    trained = np.zeros(logits.shape, dtype=np.bool_)
-    trained[selection.train] = selection.training.dense() != 0
+    material, selection = assessment.material, run.selection
+    known, table = material.survey.known, material.scores.table
+    rows, classes = known.rows, len(table.classes)
+    logits = np.nan_to_num(material.known_logits())
+    trained = _are_in(selection.training.cells, selection.train, rows, known.columns, classes)
     folds = out_of_fold(run)
     if folds is not None:
-        if assessment.evidence.kind == "exact":  # otherwise they are such scores already
-            logits[folds.rows] = assessment.calibration.logits(folds.scores)
-        trained[folds.rows] = False
+        place = np.full(len(table), -1)
+        place[folds.rows] = np.arange(len(folds.rows))
+        inside = np.flatnonzero(place[rows] >= 0)
+        trained[inside] = False
+        if material.held.kind == "exact":  # otherwise they are such scores already
+            columns = known.columns[inside]
+            lines = material.calibration.of_class(columns)
+            logits[inside] = lines.logits(folds.scores[place[rows[inside]], columns])
     return logits, trained
 
 
-def _full_table(
-    labels: LabelTable, scored: Scored, values: NDArray[np.int8], logits: Scores
-) -> LabelTable:
-    """The known labels of all classes, also of those not learned, and the filled-in labels."""
-    table, known = scored.table, scored.table.dense()
-    sources = np.full(known.shape, MODEL, dtype=np.int8)
-    sources[table.cells.rows, table.cells.columns] = table.cells.sources_or_human()
-    human = (known != 0) & (sources != MODEL)
-    full = np.where(known != 0, known, values).astype(np.int8)
-    calibrated = np.where(scored.readable[:, None], expit(logits), np.nan)
-    completed = filled_table(Scored(table, calibrated, scored.broken), full, human)
-    left_out = [name for name in labels.classes if name not in table.classes]
-    return completed.merge(labels.with_classes(left_out)) if left_out else completed
+def _are_in(
+    cells: Cells,
+    images: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    classes: int,
+) -> Mask:
+    """[m] whether each of some cells is known among others, whose rows are these images."""
+    inside = images[cells.rows] * classes + cells.columns
+    return np.isin(rows * classes + columns, inside[cells.values != 0])
 
 
-def _alternatives(
-    run: Run, scored: Scored, assessment: Assessment, share: float, basis: Basis | None
-) -> dict[str, float]:
+def _alternatives(assessment: Assessment, basis: Basis | None) -> dict[str, float]:
     """The share of unknown labels that other options fill in; none if enough is filled in."""
     shares: dict[str, float] = {}
-    if share >= _LITTLE:
+    if assessment.share >= _LITTLE:
         return shares
-    unknown = assessment.evidence.unknown
     for option, precision, other in _weaker_guarantees(assessment.precision, basis):
-        tested = assessment.evidence.kind
-        decided = assess(
-            run, scored, precision, other, tested, likeness=assessment.likeness
-        ).decide()
-        shares[option] = float(np.mean(decided[unknown] != 0))
-        if precision < assessment.precision and shares[option] > share:
+        shares[option] = assess(assessment.material, precision, other).share
+        if precision < assessment.precision and shares[option] > assessment.share:
             break
     return shares
 

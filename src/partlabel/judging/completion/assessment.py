@@ -1,22 +1,40 @@
 """The test of a run's scores on reserved labels: calibration and guarantees."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit
+from torch import Tensor
 
-from partlabel.base.randomness import key, keys, uniform
-from partlabel.judging.completion.held_labels import Evidence, Kind, Scores, gather, populations
-from partlabel.judging.completion.likeness import Likeness, compare_images
-from partlabel.judging.scoring import Scored
+from partlabel.images.batches import Rows
+from partlabel.judging.completion.held_labels import (
+    Mask,
+    Scores,
+    gather,
+)
+from partlabel.judging.completion.layout import (
+    PARTS,
+    TAGGED,
+    Layout,
+    Part,
+)
+from partlabel.judging.completion.likeness import Likeness
+from partlabel.judging.completion.origin_groups import OriginGroups
+from partlabel.judging.completion.prepared_scores import Material, measured, sigmoid
+from partlabel.judging.image_scores import ImageScores
 from partlabel.labels import ABSENT, PRESENT
+from partlabel.labels.origins import NO_ORIGIN
 from partlabel.metrics.calibration import Bins, Calibration, reliability
-from partlabel.metrics.guarantee import Guarantees, Held, find_guarantees
+from partlabel.metrics.guarantee import Guarantees, find_guarantees, nothing_guaranteed
 from partlabel.metrics.sampling import Basis, Population
 from partlabel.training.run import Run
+
+_VALUES = PRESENT, ABSENT
 
 
 class Share(NamedTuple):
@@ -32,10 +50,9 @@ class Scope(NamedTuple):
     population: Population
     guarantees: Guarantees
 
-    def decide(self) -> NDArray[np.int8]:
-        """[n, C] the values that are filled in; 0 for all other cells."""
-        values = self.guarantees.decide(self.population.scores)
-        return np.where(self.population.unknown, values, 0).astype(np.int8)
+    def filled(self, value: int) -> NDArray[np.int64]:
+        """[C] the number of cells that are filled in with a value."""
+        return self.population.spread.beyond(value, self.guarantees.thresholds(value))
 
 
 @dataclass(frozen=True)
@@ -44,147 +61,192 @@ class Assessment:
 
     Args:
         precision: the precision that is guaranteed.
-        evidence: the labels that it rests on, and calibrated scores.
+        material: the labels that it rests on, and calibrated scores.
         scopes: the labels to fill in, by how they are tested.
-        likeness: how unlike images are to those whose labels test them.
-        before, after: reliability on reserved labels, of raw and of calibrated scores.
-        filled: share of the reserved labels that would have been filled in as present, as absent.
-        expected: share of the reserved labels that calibrated scores expect to be present.
     """
 
     precision: float
-    evidence: Evidence
+    material: Material
     scopes: list[Scope]
-    likeness: Likeness
-    before: Bins
-    after: Bins
-    filled: dict[int, float]
-    expected: Share
-
-    @property
-    def logits(self) -> Scores:
-        """[n, C] calibrated, of all images of the run; 0 for those that cannot be read."""
-        return self.evidence.logits
 
     @property
     def calibration(self) -> Calibration:
         """Turns scores into probabilities."""
-        return self.evidence.calibration
+        return self.material.calibration
 
     @property
-    def fillable(self) -> NDArray[np.bool_]:
-        """[n, C] the unknown cells, but for those of images that are unlike those that test."""
-        return self.evidence.unknown & ~self.likeness.left_out
+    def _present(self) -> Mask:
+        return np.asarray(self.material.tested.labels == PRESENT)
 
-    def decide(self) -> NDArray[np.int8]:
-        """[n, C] the values of the unknown cells that are filled in; 0 for all other cells."""
-        values = np.zeros(self.logits.shape, dtype=np.int8)
+    @cached_property
+    def before(self) -> Bins:
+        """Reliability of raw scores on reserved labels."""
+        tested, material = self.material.tested, self.material
+        logits = material.survey.at(tested.rows, tested.columns, tested.classes)
+        return reliability(sigmoid(logits), self._present)
+
+    @cached_property
+    def after(self) -> Bins:
+        """Reliability of calibrated scores on reserved labels."""
+        return reliability(expit(self.material.tested.scores), self._present)
+
+    @cached_property
+    def held_filled(self) -> dict[int, float]:
+        """Share of the reserved labels that would have been filled in as present, as absent."""
+        tested, (low, high) = self.material.tested, self.material.ends
+        if not self.scopes or not len(tested):
+            return dict.fromkeys(_VALUES, 0.0)
+        guarantees, columns = self.scopes[0].guarantees, tested.columns
+        return {
+            PRESENT: float(np.mean(low >= guarantees.thresholds(PRESENT)[columns])),
+            ABSENT: float(np.mean(-high >= guarantees.thresholds(ABSENT)[columns])),
+        }
+
+    @cached_property
+    def expected(self) -> Share:
+        """Share of the reserved labels that calibrated scores expect to be present."""
+        tested = self.material.tested
+        return share_by_class(expit(tested.scores), tested.columns, tested.classes)
+
+    @cached_property
+    def filled(self) -> dict[int, NDArray[np.int64]]:
+        """[C] the number of unknown cells that become present, and absent."""
+        return self.filled_in(tuple(Part))
+
+    def filled_in(self, parts: tuple[Part, ...]) -> dict[int, NDArray[np.int64]]:
+        """[C] the number of unknown cells of some parts that become present, and absent."""
+        total = {value: np.zeros(self.material.classes, dtype=np.int64) for value in _VALUES}
+        for part, spread in self.material.spreads.items():
+            for value in _VALUES if part in parts else ():
+                total[value] += spread.beyond(value, self._thresholds(part, value))
+        return total
+
+    @property
+    def share(self) -> float:
+        """The share of the unknown cells, of images that can be read, that are filled in."""
+        unknown = int(self.material.layout.unknown.sum())
+        filled = sum(int(number.sum()) for number in self.filled.values())
+        return filled / unknown if unknown else 1.0
+
+    def _thresholds(self, part: Part, value: int) -> Scores:
+        """[C] the least confidence of cells of a part that are filled in."""
         for scope in self.scopes:
-            values += scope.decide()
-            if scope.guarantees.unit == "image":
-                # fewer of the unknown labels are present where some presences are known already, so
-                # what was tested on other images holds for absent labels only
-                tagged = self.fillable & self.evidence.tagged[:, None]
-                absent = scope.guarantees.decide(self.logits) == ABSENT
-                values[tagged & absent] = ABSENT
-        return values
+            unit = scope.guarantees.unit
+            # fewer of the unknown labels are present where some presences are known already, so
+            # what was tested on other images holds for absent labels only
+            tagged = unit == "image" and part in TAGGED and value == ABSENT
+            if part in PARTS[unit] or tagged:
+                return scope.guarantees.thresholds(value)
+        return np.full(self.material.classes, np.inf)
+
+    @cached_property
+    def _limits(self) -> dict[int, Tensor]:
+        """[K, C] what a cell of an image of each kind must reach, to be filled in with a value."""
+        parts, meter, limits = self.material.layout.parts, self.material.meter, {}
+        columns = np.arange(parts.shape[1])
+        for value in _VALUES:
+            by_part = np.stack([meter.limits(value, self._thresholds(p, value)) for p in Part])
+            limits[value] = torch.from_numpy(by_part[parts, columns])
+        return limits
+
+    def decide(self, rows: Rows, logits: Tensor) -> NDArray[np.int8]:
+        """[b, C] the values of the unknown cells of rows [b] that are filled in; 0 for the rest.
+
+        Args:
+            rows: [b] readable images.
+            logits: [b, C] of the final model.
+        """
+        material = self.material
+        values = material.meter.values(rows, logits)
+        kinds = torch.from_numpy(material.layout.kind[rows])
+        high, low = (self._limits[value].to(values.dtype) for value in _VALUES)
+        if len(high) > 1:
+            high, low = high[kinds], low[kinds]
+        decided = (values >= high).to(torch.int8).sub_((values <= low).to(torch.int8)).numpy()
+        known = material.scores.table.cells.take(rows)
+        keep = known.values != 0
+        decided[known.rows[keep], known.columns[keep]] = 0
+        return decided
+
+    def decided(self, rows: Rows) -> tuple[NDArray[np.int8], Scores]:
+        """[b, C] what is filled in for some rows [b], and calibrated logits; 0 if unreadable."""
+        classes = len(self.material.scores.table.classes)
+        values, logits = (
+            np.zeros((len(rows), classes), dtype=np.int8),
+            np.zeros((len(rows), classes)),
+        )
+        place = {int(row): number for number, row in enumerate(rows)}
+        for part, block in self.material.scores.blocks(rows):
+            here = [place[int(row)] for row in part]
+            values[here] = self.decide(part, block)
+            logits[here] = self.material.meter.calibrated.of(part, block)
+        return values, logits
+
+    def blocks(self) -> Iterator[tuple[Rows, Tensor, NDArray[np.int8]]]:
+        """Rows [b], logits [b, C] of the final model, and what is filled in [b, C], of all rows."""
+        for rows, logits in self.material.scores.blocks():
+            yield rows, logits, self.decide(rows, logits)
 
 
-def assess(
-    run: Run,
-    scored: Scored,
-    precision: float,
-    basis: Basis | None = None,
-    kind: Kind | None = None,
-    *,
-    folder: Path | None = None,
-    despite_shift: bool = False,
-    likeness: Likeness | None = None,
-) -> Assessment:
-    """Calibrate the scores of a run, and test thresholds on labels that no training saw.
+def assess(material: Material, precision: float, basis: Basis | None = None) -> Assessment:
+    """Test thresholds on labels that no training saw.
 
     Args:
-        run: a finished run.
-        scored: the scores of all images of the run, and of others after them.
         precision, basis: see :func:`guarantee.find_guarantees`.
-        kind: see :func:`held_labels.gather`.
-        folder: of the images that the run was not given.
-        despite_shift: fill in labels of images that are unlike those that test.
-        likeness: of an earlier assessment of these scores; None to compare the images.
     """
-    evidence = gather(run, scored, kind)
-    first = None
-    if evidence.kind == "exact":
-        first = Held(
-            evidence.calibration.logits(evidence.choosing.scores), evidence.choosing.labels
-        )
-    parts = populations(run.selection, evidence, run.settings.seed, scored.table)
-    if likeness is None:
-        unknown, tests = _tested_by_image(evidence, parts)
-        likeness = compare_images(run, scored, unknown, tests, folder, despite_shift=despite_shift)
-    left = ~likeness.left_out
     scopes = [
-        Scope(part, find_guarantees(first, part, precision, basis))
-        for part in (replace(part, unknown=part.unknown & left) for part in parts)
+        Scope(population, find_guarantees(material.first, population, precision, basis))
+        for population in material.populations
     ]
-    known = evidence.tested != 0
-    present = evidence.tested[known] == PRESENT
-    decided = (
-        scopes[0].guarantees.decide(evidence.logits)[known] if scopes else np.zeros(known.sum())
-    )
-    return Assessment(
-        precision,
-        evidence,
-        scopes,
-        likeness,
-        reliability(scored.scores[known], present),
-        reliability(expit(evidence.logits[known]), present),
-        {
-            value: float(np.mean(decided == value)) if len(decided) else 0.0
-            for value in (PRESENT, ABSENT)
-        },
-        expected_share(evidence.logits, known),
-    )
+    return Assessment(precision, material, scopes)
 
 
-def _tested_by_image(
-    evidence: Evidence, parts: list[Population]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """[n, C] cells that labels of other images test, and where these labels are."""
-    nothing = np.zeros(evidence.unknown.shape, dtype=np.bool_)
-    for part in parts:
-        if part.unit == "image":
-            # absent labels of tagged images are filled in by the same tests
-            tagged = evidence.unknown & evidence.tagged[:, None]
-            return part.unknown | tagged, part.labels != 0
-    return nothing, nothing
-
-
-def assess_new_images(run: Run, scored: Scored, precision: float) -> tuple[Guarantees, Calibration]:
+def assess_new_images(
+    run: Run, scores: ImageScores, precision: float
+) -> tuple[Guarantees, Calibration]:
     """What can be guaranteed of the final model's answers for images that it was not given.
 
     Args:
         run: a finished run with reserved labels.
-        scored: the scores of all images of the run.
+        scores: the logits of all images of the run.
         precision: share of the answers that must be right.
     """
-    evidence = gather(run, scored, "exact")
-    tests = evidence.tested != 0
-    names = keys(scored.table.ids)[:, None], keys(scored.table.classes)
-    draws = uniform(key(run.settings.seed, "equal ratios"), *names)
-    groups = np.zeros(len(tests), dtype=np.int64)
-    together = run.selection.groups.first
-    population = Population(
-        evidence.logits, evidence.tested, ~tests, draws, groups, "image", together
+    held = gather(run, scores.table, scores.readable, "exact")
+    held = replace(held, tagged=np.zeros_like(held.tagged))
+    classes, number = len(scores.table.classes), len(scores.table)
+    one_group = np.zeros(number, dtype=np.int64)
+    layout = Layout(
+        np.where(scores.readable, 0, -1),
+        np.full((1, classes), Part.BY_IMAGE, dtype=np.int8),
+        held.tested.rows,
+        held.tested.columns,
+        one_group,
+        np.zeros((1, classes), dtype=np.int64),
+        run.selection.groups.first,
     )
-    first = Held(evidence.calibration.logits(evidence.choosing.scores), evidence.choosing.labels)
-    return find_guarantees(first, population, precision), evidence.calibration
+    alike = Likeness(OriginGroups([NO_ORIGIN], one_group), [], leaves_out=False)
+    material = measured(run, scores, held, alike, layout)
+    if not material.populations:
+        return nothing_guaranteed(classes, "image"), material.calibration
+    guarantees = find_guarantees(material.first, material.populations[0], precision)
+    return guarantees, material.calibration
 
 
-def expected_share(logits: Scores, cells: NDArray[np.bool_]) -> Share:
+def expected_share(logits: Scores, cells: Mask) -> Share:
     """The share of the cells of each class that calibrated logits [n, C] expect to be present."""
-    number = np.maximum(cells.sum(axis=0), 1)
-    probabilities = np.where(cells, expit(logits), 0.0)
-    mean = np.where(cells.any(axis=0), probabilities.sum(axis=0) / number, np.nan)
-    spread = np.where(cells, (probabilities - mean) ** 2, 0.0).sum(axis=0) / number
+    columns = np.nonzero(cells.T)[0]
+    return share_by_class(expit(logits.T[cells.T]), columns, cells.shape[1])
+
+
+def share_by_class(probabilities: Scores, columns: NDArray[np.integer[Any]], classes: int) -> Share:
+    """The share of cells of each class that are expected to be present.
+
+    Args:
+        probabilities: [m] of single cells.
+        columns: [m] their classes.
+    """
+    number = np.maximum(np.bincount(columns, minlength=classes), 1)
+    some = np.bincount(columns, minlength=classes) > 0
+    mean = np.where(some, np.bincount(columns, probabilities, classes) / number, np.nan)
+    spread = np.bincount(columns, (probabilities - mean[columns]) ** 2, classes) / number
     return Share(mean, np.sqrt(spread / number))

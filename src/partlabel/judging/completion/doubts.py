@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from partlabel.images.batches import Rows
 from partlabel.judging.completion.held_labels import Mask, Scores
 from partlabel.labels import CHOSEN, CONFIRMED, LabelTable
+from partlabel.labels.cells import Cells
 from partlabel.metrics.label_noise import chance_wrong
-from partlabel.training.reserving import evidence
+from partlabel.training.reserving import may_test
 
 UNLIKELY = 0.2  # labels are listed if they are right with a lower probability
 _MOST_DOUBTFUL = 1000  # unknown labels that are listed
@@ -48,73 +50,90 @@ class ShareWrong(NamedTuple):
 
 
 def find_suspects(
-    known: LabelTable, logits: Scores, trained: Mask, precision: float
+    table: LabelTable, known: Cells, logits: Scores, trained: Mask, precision: float
 ) -> list[Suspect]:
     """Known labels whose probability to be right is low, the least likely first.
 
     Labels that a human gave or confirmed because a model asked are left out.
 
     Args:
+        table: the images and classes.
         known: all known labels.
-        logits: [n, C] calibrated, of models that were not trained on a label where there are such.
-        trained: [n, C] whether the score of a known label is by a model that was trained on it.
+        logits: [m] calibrated, of models that were not trained on a label where there are such.
+        trained: [m] whether the score of a label is by a model that was trained on it.
         precision: of a completion; if it is below 80%, less likely labels are listed too.
     """
-    labels = _unasked(known)
-    rows, columns = np.nonzero((labels != 0) & (labels * logits < -_limit(precision)))
-    order = np.argsort(-np.abs(logits[rows, columns]), kind="stable")
-    ids, names, suspects = known.ids, known.classes, []
-    for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
-        score = float(expit(logits[i, j]))
-        suspects.append(Suspect(ids[i], names[j], int(labels[i, j]), score, bool(trained[i, j])))
-    return suspects
-
-
-def find_doubtful(table: LabelTable, unfilled: Mask, logits: Scores) -> list[Doubtful]:
-    """Unknown labels that are not filled in, those with a probability near one half first."""
-    rows, columns = np.nonzero(unfilled)
-    distance = np.abs(logits[rows, columns])
-    order = np.argsort(distance, kind="stable")[:_MOST_DOUBTFUL]
+    found = np.flatnonzero(_unasked(known) & (known.values * logits < -_limit(precision)))
+    order = found[np.argsort(-np.abs(logits[found]), kind="stable")]
+    rows, columns = known.rows[order], known.columns[order]
+    parts = (rows, columns, known.values[order], logits[order], trained[order])
     return [
-        Doubtful(table.ids[i], table.classes[j], float(expit(logits[i, j])))
-        for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+        Suspect(table.ids[i], table.classes[j], value, float(expit(logit)), is_trained)
+        for i, j, value, logit, is_trained in zip(*(p.tolist() for p in parts), strict=True)
     ]
 
 
 def estimate_wrong(
-    known: LabelTable, logits: Scores, honest: Mask, precision: float
+    table: LabelTable, known: Cells, logits: Scores, honest: Mask, precision: float
 ) -> ShareWrong | None:
     """The share of suspects that are wrong: an estimate. None if it cannot be told from scores.
 
     Args:
-        known, logits, precision: as in :func:`find_suspects`.
-        honest: [n, C] where logits are calibrated, and of models that were not trained on a label.
+        table, known, logits, precision: as in :func:`find_suspects`.
+        honest: [m] where logits are calibrated, and of models that were not trained on a label.
     """
-    labels, cells = np.where(honest, evidence(known).dense(), 0), known.cells
-    origins = np.zeros(labels.shape, dtype=np.int64)
-    origins[cells.rows, cells.columns] = cells.origins_or_none()
-    rows, columns = np.nonzero(labels)
-    values, scores = labels[rows, columns], logits[rows, columns]
-    listed = (values * scores < -_limit(precision)) & (_unasked(known)[rows, columns] != 0)
-    if not listed.any():
+    listed = _unasked(known) & (known.values * logits < -_limit(precision))
+    used = np.flatnonzero(honest & may_test(table.with_cells(known)))
+    if not listed[used].any():
         return None
-    _, codes = np.unique(origins[rows, columns], return_inverse=True)
-    chance = chance_wrong(scores, values, rows, codes.reshape(-1).astype(np.int64))
-    return None if chance is None else ShareWrong(float(chance[listed].mean()), int(listed.sum()))
+    _, codes = np.unique(known.origins_or_none()[used], return_inverse=True)
+    rows, values = known.rows[used], known.values[used]
+    chance = chance_wrong(logits[used], values, rows, codes.reshape(-1).astype(np.int64))
+    if chance is None:
+        return None
+    number = int(listed[used].sum())
+    return ShareWrong(float(chance[listed[used]].mean()), number)
 
 
-def _unasked(known: LabelTable) -> NDArray[np.int8]:
-    """[n, C] the known labels, without those that a human gave because a model asked."""
-    labels, cells = known.dense(), known.cells
-    answered = np.isin(cells.asked_or_not(), (CHOSEN, CONFIRMED))
-    labels[cells.rows[answered], cells.columns[answered]] = 0
-    return labels
+def _unasked(known: Cells) -> Mask:
+    """[m] the known labels, but for those that a human gave because a model asked."""
+    return ~np.isin(known.asked_or_not(), (CHOSEN, CONFIRMED))
 
 
 def _limit(precision: float) -> float:
     """The logit against a label from which on it is listed."""
     likely = max(min(precision, 1 - UNLIKELY), 0.5)
     return math.log(likely / (1 - likely))
+
+
+class DoubtfulCells:
+    """The unknown cells with a probability nearest to one half, of images that come in blocks."""
+
+    def __init__(self) -> None:
+        self.rows = np.empty(0, dtype=np.int64)
+        self.columns, self.logits = self.rows, np.empty(0)
+
+    @property
+    def farthest(self) -> float:
+        """How far from 0 the calibrated logit of a cell may be that is listed."""
+        is_full = len(self.logits) >= _MOST_DOUBTFUL
+        return float(np.abs(self.logits).max()) if is_full else math.inf
+
+    def add(self, rows: Rows, columns: NDArray[np.int64], logits: Scores) -> None:
+        """Look at cells [m], in the order of their rows."""
+        joined = np.concatenate([self.logits, logits])
+        order = np.argsort(np.abs(joined), kind="stable")[:_MOST_DOUBTFUL]
+        self.rows = np.concatenate([self.rows, rows])[order]
+        self.columns = np.concatenate([self.columns, columns])[order]
+        self.logits = joined[order]
+
+    def of(self, table: LabelTable) -> list[Doubtful]:
+        """The cells with the names of a table, the most doubtful first."""
+        parts = (self.rows, self.columns, self.logits)
+        return [
+            Doubtful(table.ids[i], table.classes[j], float(expit(logit)))
+            for i, j, logit in zip(*(part.tolist() for part in parts), strict=True)
+        ]
 
 
 def most_common(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> int:

@@ -1,73 +1,90 @@
-"""What a completion rests on: labels that choose, labels that test, and labels to fill in."""
+"""What a completion rests on: labels that choose, and labels that test."""
 
 import math
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import InputError
 from partlabel.base.randomness import key, keys, uniform
-from partlabel.judging.scoring import Scored
+from partlabel.images.batches import Rows
 from partlabel.labels import ABSENT, PRESENT, LabelTable
-from partlabel.metrics.calibration import Calibration, calibrate
-from partlabel.metrics.sampling import Population, Unit
+from partlabel.metrics.known_cells import KnownCells, joined
 from partlabel.training.out_of_fold import OutOfFold, out_of_fold
-from partlabel.training.reserving import evidence, groups_without_reserved, image_groups, may_test
+from partlabel.training.reserving import evidence, may_test
 from partlabel.training.run import Run
-from partlabel.training.run_split import Selection
 
 Kind = Literal["exact", "cross"]
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _MORE = 0.1  # share of additional labels above which images count as labelled differently
-_ALIKE = 0.5  # a group with a lower share of the mean ratio of reserved labels is not tested alone
 _CHOOSING = 1 / 3  # share of the reserved labels that choose, if there are no other labels to
 
 
-class Choosing(NamedTuple):
-    """Labels that were not trained on, and that calibrate and choose: scores and labels [k, C]."""
+class Judges(NamedTuple):
+    """Known labels [m]: their images and classes, and 1 (present) or -1 (absent)."""
 
-    scores: Scores
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
     labels: NDArray[np.int8]
 
+    def where(self, keep: Mask) -> "Judges":
+        """Only the labels for which ``keep`` [m] is true."""
+        return Judges(self.rows[keep], self.columns[keep], self.labels[keep])
 
-class Evidence(NamedTuple):
+    def with_scores(self, scores: NDArray[np.float64], classes: int) -> KnownCells:
+        """The labels with scores [m]."""
+        return KnownCells(self.rows, self.columns, self.labels, scores, classes)
+
+
+def judges_of(table: LabelTable, rows: Rows, numbers: Rows | None = None) -> Judges:
+    """The known labels of some rows of a table; ``numbers`` are the images, if not the rows."""
+    cells = table.cells.take(rows)
+    cells = cells.where(cells.values != 0)
+    images = rows if numbers is None else numbers
+    return Judges(images[cells.rows], cells.columns.astype(np.int64), cells.values)
+
+
+@dataclass(frozen=True)
+class HeldLabels:
     """The labels that a completion of a run rests on.
 
     Args:
         kind: ``exact`` if the labels that test were hidden from everything else; ``cross`` if each
             tests the models that were trained without its image.
-        choosing: labels that calibrate and, unless they test too, decide what is tested.
-        calibration: turns scores into probabilities.
-        logits: [n, C] calibrated, of all images; 0 for those that cannot be read.
-        tested: [n, C] reserved labels; 0 for all other cells.
-        unknown: [n, C] the cells to fill in.
+        choosing: labels that calibrate and, unless they test too, decide what is tested. They have
+            the scores of the final model.
+        choosing_folds: more of them, with scores of models that were not trained on their images.
+        tested: reserved labels.
         tagged: [n] images of which only presences are known; without fully labelled images no
             present label of them is filled in.
+        readable: [n] images that can be scored.
+        folds: the scores of models that were not trained on an image, if these are tested.
     """
 
     kind: Kind
-    choosing: Choosing
-    calibration: Calibration
-    logits: Scores
-    tested: NDArray[np.int8]
-    unknown: Mask
+    choosing: Judges
+    choosing_folds: KnownCells | None
+    tested: Judges
     tagged: Mask
+    readable: Mask
+    folds: OutOfFold | None = None
 
 
-def gather(run: Run, scored: Scored, kind: Kind | None = None) -> Evidence:
-    """The labels of a run that choose and test, with scores of all its images.
+def gather(run: Run, table: LabelTable, readable: Mask, kind: Kind | None = None) -> HeldLabels:
+    """The labels of a run that choose and test.
 
     Args:
-        scored: the images of the run, and after them others that it was not given.
+        table: the images of the run, and after them others that it was not given.
+        readable: [n] which of them can be scored.
         kind: how to test; None for exact tests if labels are reserved.
     """
-    selection, known = run.selection, scored.table
-    scores = np.where(scored.readable[:, None], scored.scores, 0.5)
-    unknown = (known.dense() == 0) & scored.readable[:, None]
-    tagged = _padded(_tagged(selection.known), len(known))
+    selection = run.selection
+    tagged = np.zeros(len(table), dtype=np.bool_)
+    tagged[: len(selection.known)] = _tagged(selection.known)
     folds = out_of_fold(run)
     if kind == "cross" and (folds is None or len(selection.reserved)):
         raise InputError(
@@ -79,76 +96,53 @@ def gather(run: Run, scored: Scored, kind: Kind | None = None) -> Evidence:
             f"{run.folder}: reserved no labels; train with --reserve 0.2 for --guarantee exact"
         )
     if len(selection.reserved):
-        choosing, tested = _reserved_images(run, scored)
-        tagged = np.zeros_like(tagged)
-    elif folds is not None and (kind == "cross" or (kind is None and selection.hidden is None)):
-        return Evidence("cross", *_crossed(run, folds, scores), unknown, tagged)
-    else:
-        choosing, tested = _reserved_cells(run, scored)
-    calibration = calibrate(*choosing)
-    logits = calibration.logits(scores)
-    return Evidence("exact", choosing, calibration, logits, tested, unknown, tagged)
+        parts = _reserved_images(run, readable)
+        return HeldLabels("exact", parts[0], None, parts[1], np.zeros_like(tagged), readable)
+    if folds is not None and (kind == "cross" or (kind is None and selection.hidden is None)):
+        judges = evidence(selection.known)
+        choosing = _judged_by_folds(judges, folds)
+        tested = judges_of(judges, folds.rows)
+        nothing = tested.where(np.zeros(len(tested.rows), dtype=np.bool_))
+        return HeldLabels("cross", nothing, choosing, tested, tagged, readable, folds)
+    choosing_model, choosing_folds, tested = _reserved_cells(run, table, readable, folds)
+    return HeldLabels("exact", choosing_model, choosing_folds, tested, tagged, readable)
 
 
-def _crossed(
-    run: Run, folds: OutOfFold, scores: Scores
-) -> tuple[Choosing, Calibration, Scores, NDArray[np.int8]]:
-    """Labels of training images as tests of scores that they had no influence on.
-
-    The scores of a fold are calibrated by the labels of the other folds.
-    """
-    known = run.selection.known
-    labels = evidence(known).dense(folds.rows)
-    calibration = calibrate(folds.scores, labels)
-    logits = calibration.logits(scores)
-    for fold in np.unique(folds.folds):
-        held = folds.folds == fold
-        others = calibrate(folds.scores[~held], labels[~held])
-        logits[folds.rows[held]] = others.logits(folds.scores[held])
-    tested = np.zeros(scores.shape, dtype=np.int8)
-    tested[folds.rows] = labels
-    return Choosing(folds.scores, labels), calibration, logits, tested
+def _judged_by_folds(judges: LabelTable, folds: OutOfFold) -> KnownCells:
+    """Labels of training images, with the scores of models that were not trained on them."""
+    found = judges_of(judges, folds.rows, np.arange(len(folds.rows)))
+    scores = folds.scores[found.rows, found.columns]
+    images = found._replace(rows=folds.rows[found.rows])
+    return images.with_scores(scores, len(judges.classes))
 
 
-def _reserved_images(run: Run, scored: Scored) -> tuple[Choosing, NDArray[np.int8]]:
-    """Labels that choose, and labels [n, C] that test, if whole images are reserved."""
-    selection, known = run.selection, run.selection.known
-    rows = [rows[scored.readable[rows]] for rows in (selection.val, selection.reserved)]
-    judges = evidence(known)
+def _reserved_images(run: Run, readable: Mask) -> tuple[Judges, Judges]:
+    """Labels that choose, and labels that test, if whole images are reserved."""
+    selection = run.selection
+    rows = [rows[readable[rows]] for rows in (selection.val, selection.reserved)]
+    judges = evidence(selection.known)
     tables = [judges.subset(part) for part in rows]
     labels = as_unknown(tables[0].merge(tables[1]), selection.training, run.settings.seed)
-    tested = np.zeros(scored.table.shape, dtype=np.int8)
-    tested[rows[1]] = labels[len(rows[0]) :]
-    return Choosing(scored.scores[rows[0]], labels[: len(rows[0])]), tested
+    found = judges_of(labels, np.arange(len(labels)), np.concatenate(rows))
+    chooses = np.isin(found.rows, rows[0])
+    return found.where(chooses), found.where(~chooses)
 
 
-def _reserved_cells(run: Run, scored: Scored) -> tuple[Choosing, NDArray[np.int8]]:
-    """Labels that choose, and labels [n, C] that test, if labels are reserved and not images."""
+def _reserved_cells(
+    run: Run, table: LabelTable, readable: Mask, folds: OutOfFold | None
+) -> tuple[Judges, KnownCells | None, Judges]:
+    """Labels that choose, and labels that test, if labels are reserved and not images."""
     selection = run.selection
-    tested = _padded(selection.tested.dense(), len(scored.table))
-    tested[~scored.readable] = 0
-    val = selection.val[scored.readable[selection.val]]
+    tested = judges_of(selection.tested, np.flatnonzero(readable[: len(selection.known)]))
     judges = evidence(selection.table)
-    parts = [Choosing(scored.scores[val], judges.dense(val))]
-    folds = out_of_fold(run)
-    if folds is not None:
-        labels = judges.dense(folds.rows)
-        parts.append(Choosing(folds.scores, labels))
-    choosing = Choosing(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-    if all((choosing.labels == value).any() for value in (PRESENT, ABSENT)):
-        return choosing, tested
-    names = keys(scored.table.ids)[:, None], keys(scored.table.classes)
+    choosing = judges_of(judges, selection.val[readable[selection.val]])
+    by_folds = None if folds is None else _judged_by_folds(judges, folds)
+    labels = [choosing.labels, *([] if by_folds is None else [by_folds.labels])]
+    if all(any((part == value).any() for part in labels) for value in (PRESENT, ABSENT)):
+        return choosing, by_folds, tested
+    names = keys(table.ids)[tested.rows], keys(table.classes)[tested.columns]
     chooses = uniform(key(run.settings.seed, "choosing"), *names) < _CHOOSING
-    some = np.flatnonzero((chooses & (tested != 0)).any(axis=1))
-    labels = np.where(chooses, tested, 0)[some].astype(np.int8)
-    return Choosing(scored.scores[some], labels), np.where(chooses, 0, tested).astype(np.int8)
-
-
-def _padded(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """The array with further rows of zeros."""
-    padded = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
-    padded[: len(array)] = array
-    return padded
+    return tested.where(chooses), None, tested.where(~chooses)
 
 
 def _tagged(known: LabelTable) -> Mask:
@@ -160,70 +154,15 @@ def _tagged(known: LabelTable) -> Mask:
     return tagged
 
 
-def populations(
-    selection: Selection, evidence: Evidence, seed: int, table: LabelTable | None = None
-) -> list[Population]:
-    """The labels to fill in with those that test them: drawn by label, and by image.
-
-    Args:
-        selection: what a run was trained and validated on.
-        evidence: its labels that test.
-        seed: of the draws that make ratios equal.
-        table: the images of the selection, and after them others; None for those alone.
-    """
-    known, untagged = table or selection.known, ~evidence.tagged[:, None]
-    # nothing of a tagged image is filled in by these tests, so its labels are no sample of the rest
-    unknown, tested = evidence.unknown & untagged, np.where(untagged, evidence.tested, 0)
-    names = keys(known.ids)[:, None], keys(known.classes)
-    draws = uniform(key(seed, "equal ratios"), *names)
-    if evidence.kind == "cross":
-        groups = image_groups(selection.known)
-    else:  # as they were when labels were reserved
-        groups = groups_without_reserved(
-            selection.learnable, selection.used, seed, selection.groups
-        )
-    of_image = _padded(groups.of_image, len(known))
-    together = np.arange(len(known))
-    together[: len(selection.groups)] = selection.groups.first
-    by_label = np.zeros_like(unknown)
-    if not len(selection.reserved):
-        used = np.zeros(len(known), dtype=np.bool_)
-        used[selection.train if evidence.kind == "cross" else selection.used] = True
-        part = unknown & used[:, None]
-        by_label = part & _tested_alone(part, tested != 0, of_image, groups.random)
-    result = []
-    pairs: tuple[tuple[Unit, Mask, Mask], ...] = (
-        ("cell", by_label, _same_strata(by_label, of_image)),
-        ("image", unknown & ~by_label, np.ones_like(unknown)),
-    )
-    for unit, cells, tests in pairs:
-        if cells.any():
-            labels = np.where(tests, tested, 0).astype(np.int8)
-            result.append(
-                Population(evidence.logits, labels, cells, draws, of_image, unit, together)
-            )
-    return result
+def chosen_by(held: HeldLabels, scores: Scores, classes: int) -> KnownCells:
+    """The labels that choose, given the scores of the final model for those that it has."""
+    parts = [held.choosing.with_scores(scores, classes)]
+    parts += [] if held.choosing_folds is None else [held.choosing_folds]
+    return joined(parts, classes)
 
 
-def _tested_alone(unknown: Mask, tests: Mask, group: NDArray[np.int64], random: Mask) -> Mask:
-    """[n, C] cells of classes and groups whose own reserved labels are a sample of them."""
-    number = len(random)
-    missing, reserved = (
-        np.stack([part[group == g].sum(axis=0) for g in range(number)]) for part in (unknown, tests)
-    )
-    mean = reserved[random].sum() / max(missing[random].sum(), 1)
-    enough = (reserved >= _ALIKE * mean * missing) & (reserved > 0) & random[:, None]
-    return np.asarray(enough[group])
-
-
-def _same_strata(cells: Mask, group: NDArray[np.int64]) -> Mask:
-    """[n, C] all cells of the classes and groups that have any of these."""
-    number = int(group.max(initial=0)) + 1
-    return np.asarray(np.stack([cells[group == g].any(axis=0) for g in range(number)])[group])
-
-
-def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.int8]:
-    """[n, C] the labels that would be unknown if these images were labelled like training images.
+def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> LabelTable:
+    """The labels that would be unknown if these images were labelled like training images.
 
     If held-out images have more labels than training images, their labels are no sample of the
     unknown labels there. With one positive per training image, for example, most present labels are
@@ -236,21 +175,23 @@ def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.
         training: the labels of the training images.
         seed: decides which labels are left out.
     """
-    labels = held.dense()
     if not has_more_labels(held, training):
-        return labels
-    images = keys(held.ids)
-    draw = uniform(key(seed, "aside"), images[:, None], keys(held.classes))
-    ties = uniform(key(seed, "like"), images)
+        return held
+    images, cells = keys(held.ids), held.cells
+    draw = uniform(key(seed, "aside"), images[cells.rows], keys(held.classes)[cells.columns])
+    ties, keep = uniform(key(seed, "like"), images), cells.values != 0
     for value in (PRESENT, ABSENT):
-        own = (labels == value).sum(axis=1)
+        own = _per_image(held, value)
         quantile = np.empty(len(own))
         quantile[np.lexsort((ties, own))] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
         others = np.sort(_per_image(training, value))
         numbers = others[(quantile * len(others)).astype(np.int64)]
-        rank = np.argsort(np.argsort(np.where(labels == value, draw, 2.0), axis=1), axis=1)
-        labels[(labels == value) & (rank < numbers[:, None])] = 0
-    return labels
+        chosen = np.flatnonzero(cells.values == value)
+        order = chosen[np.lexsort((draw[chosen], cells.rows[chosen]))]
+        first = np.concatenate([[0], np.cumsum(own)])[:-1]
+        rank = np.arange(len(order)) - first[cells.rows[order]]
+        keep[order[rank < numbers[cells.rows[order]]]] = False
+    return held.with_cells(cells.where(keep))
 
 
 def has_more_labels(held: LabelTable, training: LabelTable) -> bool:

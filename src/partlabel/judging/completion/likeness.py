@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.base.errors import count
-from partlabel.judging.completion.held_labels import Mask
+from partlabel.judging.completion.held_labels import Judges
+from partlabel.judging.completion.layout import PARTS, TAGGED, Layout
 from partlabel.judging.completion.origin_groups import (
     FEW,
     LEAST,
@@ -20,13 +21,13 @@ from partlabel.judging.completion.origin_groups import (
     OriginGroups,
     group_by_origins,
 )
-from partlabel.judging.scoring import Scored
 from partlabel.labels import LabelTable
 from partlabel.labels.origins import NO_ORIGIN
 from partlabel.metrics.shift import Shift, measure_shift, principal_components
 from partlabel.models.prediction import iterate_logits
 from partlabel.training.devices import find_device
 from partlabel.training.embedded import inputs_of
+from partlabel.training.reserving import counts_by_group
 from partlabel.training.run import Run
 
 MOST_AUC, LEAST_EFFECTIVE = 0.75, 0.25  # beyond these, images differ too much from the test's
@@ -95,21 +96,31 @@ class Likeness(NamedTuple):
     Args:
         groups: the images by the origins of their labels.
         comparisons: one per origin and kind of classes.
-        cells: [n, C] the unknown cells that labels of other images test.
-        left_out: [n, C] those of them that are not filled in, because their images are unlike.
+        leaves_out: whether cells of images that are unlike are not filled in.
     """
 
     groups: OriginGroups
     comparisons: list[Comparison]
-    cells: Mask
-    left_out: Mask
+    leaves_out: bool
+
+    @property
+    def unlike(self) -> list[Comparison]:
+        """The images that are not similar enough to those that test them."""
+        return [one for one in self.comparisons if not one.is_alike]
+
+    def applied(self, layout: Layout) -> Layout:
+        """A layout without the cells that are not filled in, because their images are unlike."""
+        for one in self.unlike if self.leaves_out else ():
+            number = self.groups.names.index(one.origin)
+            layout = layout.leave_out(self.groups.of_image == number, one.classes)
+        return layout
 
 
 def compare_images(
     run: Run,
-    scored: Scored,
-    unknown: Mask,
-    tests: Mask,
+    table: LabelTable,
+    layout: Layout,
+    tests: Judges,
     folder: Path | None = None,
     *,
     despite_shift: bool = False,
@@ -117,23 +128,24 @@ def compare_images(
     """Compare the images of each origin with those whose labels test them.
 
     Args:
-        scored: the images of the run, and after them others that it was not given.
-        unknown: [n, C] the cells that labels of other images test.
-        tests: [n, C] where there are such labels.
+        table: the images of the run, and after them others that it was not given.
+        layout: which unknown cells labels of other images test.
+        tests: these labels.
         folder: of the images that the run was not given.
         despite_shift: leave nothing out.
     """
-    known, readable = run.selection.known, scored.readable[:, None]
-    groups = group_by_origins(known, len(scored.table))
-    pairs = plan_comparisons(groups, unknown & readable, tests & readable)
+    groups = group_by_origins(run.selection.known, len(table))
+    if not layout.unknown[list(PARTS["image"])].any():
+        return Likeness(groups, [], not despite_shift)
+    readable = tests.where(layout.kind[tests.rows] >= 0)
+    pairs = plan_comparisons(groups, layout, readable)
     rows = [
         np.union1d(_some(pair.rows), _some(testing))
         for pair, testing in pairs
         if _are_enough(pair, testing)
     ]
-    features = _Features(run, scored.table, folder, np.unique(np.concatenate([[], *rows])))
+    features = _Features(run, table, folder, np.unique(np.concatenate([[], *rows])))
     comparisons = []
-    left_out = np.zeros(unknown.shape, dtype=np.bool_)
     for pair, testing in pairs:
         compared = pair
         if _are_enough(pair, testing):
@@ -142,34 +154,34 @@ def compare_images(
             shift = measure_shift(features.of(ours), features.of(theirs), images=images)
             compared = pair._replace(shift=shift)
         comparisons.append(compared)
-        if not compared.is_alike and not despite_shift:
-            left_out[np.ix_(compared.rows, compared.classes)] = True
-    return Likeness(groups, comparisons, unknown, left_out & unknown)
+    return Likeness(groups, comparisons, not despite_shift)
 
 
 def plan_comparisons(
-    groups: OriginGroups, unknown: Mask, tests: Mask
+    groups: OriginGroups, layout: Layout, tests: Judges
 ) -> list[tuple[Comparison, Rows]]:
     """What to compare, without a result, each with the images that test.
 
     Classes that are tested by the same origins are compared together.
     """
-    number = len(groups.names)
-    testing = np.stack([tests[groups.of_image == g].any(axis=0) for g in range(number)])
+    number, classes = len(groups.names), layout.parts.shape[1]
+    of_tests = groups.of_image[tests.rows]
+    testing = counts_by_group(of_tests, tests.columns, (number, classes)) > 0
     kinds, kind = np.unique(testing, axis=1, return_inverse=True)
     kind = kind.reshape(-1)
     if kinds.shape[1] > _MOST_KINDS:
         kinds, kind = np.asarray(testing.any(axis=1, keepdims=True)), np.zeros_like(kind)
     pairs = []
+    columns = [np.flatnonzero(kind == k) for k in range(kinds.shape[1])]
+    open_images = [layout.open_images((*PARTS["image"], *TAGGED), own) for own in columns]
+    judges = [np.unique(tests.rows[kind[tests.columns] == k]) for k in range(kinds.shape[1])]
     for g, name in enumerate(groups.names):
-        for k in range(kinds.shape[1]):
-            classes = np.flatnonzero(kind == k)
-            rows = np.flatnonzero((groups.of_image == g) & unknown[:, classes].any(axis=1))
-            judges = np.flatnonzero(tests[:, classes].any(axis=1))
+        for k, own in enumerate(columns):
+            rows = np.flatnonzero((groups.of_image == g) & open_images[k])
             if len(rows):
                 tested_by = [groups.names[h] for h in np.flatnonzero(kinds[:, k])]
-                pair = Comparison(name, rows, classes, tested_by, len(judges), None)
-                pairs.append((pair, judges))
+                pair = Comparison(name, rows, own, tested_by, len(judges[k]), None)
+                pairs.append((pair, judges[k]))
     return pairs
 
 

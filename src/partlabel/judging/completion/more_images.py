@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from partlabel.images.named_images import open_images
-from partlabel.judging.scoring import Scored, score
+from partlabel.judging.image_scores import KeptScores, scores_of
 from partlabel.labels import LabelTable
 from partlabel.training.run import Run
 
 
-def find_more(run: Run, folder: Path) -> Scored | None:
+def find_more(run: Run, folder: Path) -> KeptScores | None:
     """The images here that the labels of a run do not mention; None if there are none."""
     files, known = open_images(folder), run.selection.known
     mentioned = {match.file for match in files.match(known.ids) if match is not None}
@@ -18,7 +18,9 @@ def find_more(run: Run, folder: Path) -> Scored | None:
     if not names:
         return None
     blank = np.zeros((len(names), len(known.classes)), dtype=np.int8)
-    return score(run, LabelTable(names, known.classes, blank), folder)
+    scores = scores_of(run, LabelTable(names, known.classes, blank), folder)
+    assert isinstance(scores, KeptScores)  # they are of image files
+    return scores
 
 
 def holds_images_of(run: Run, folder: Path) -> bool:

@@ -1,14 +1,15 @@
 """Messages about a completion: why labels are missing, and what may not hold."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partlabel.base.errors import count, some
+from partlabel.images.batches import Rows
 from partlabel.judging.completion.assessment import Assessment, expected_share
 from partlabel.judging.completion.doubts import ShareWrong, Suspect, most_common
-from partlabel.judging.completion.held_labels import Scores
+from partlabel.judging.completion.layout import Part
 from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC, Comparison
-from partlabel.labels import ABSENT, PRESENT, LabelTable, Names
+from partlabel.judging.image_scores import is_small
+from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.metrics.bounds import fewest, needed_labels
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.reserving import evidence
@@ -16,6 +17,7 @@ from partlabel.training.run import Run
 from partlabel.training.run_split import Selection
 
 _MOST_NAMED = 5  # origins that a message names
+_LOOKED_AT = 1 << 22  # cells that are looked at for a message, if there are very many
 _FOUND = 0.35  # share of the present labels that is expected beyond a threshold
 
 # A warning is given if two shares differ by all of these: a difference, a ratio, and a number of
@@ -62,12 +64,16 @@ def why_nothing(run: Run, precision: float) -> str:
 def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
     """Which classes get no present label, why, and how many labels would change that."""
     precision, names = assessment.precision, selection.classes
-    filled = assessment.decide()
-    wanting = assessment.fillable.any(axis=0) & ~(filled == PRESENT).any(axis=0)
+    material = assessment.material
+    wanting = (material.fillable > 0) & (assessment.filled[PRESENT] == 0)
     if not wanting.any():
         return ""
-    chosen, tested = assessment.evidence.choosing.labels, assessment.evidence.tested
-    both = (chosen == ABSENT).any(axis=0) & (chosen == PRESENT).any(axis=0)
+    chosen, tested = material.choosing, material.tested
+    counts = [
+        np.bincount(chosen.columns[chosen.labels == value], minlength=len(names))
+        for value in (PRESENT, ABSENT)
+    ]
+    both = (counts[0] > 0) & (counts[1] > 0)
     reasons = []
     one_kind = [names[j] for j in np.flatnonzero(wanting & ~both)]
     if one_kind:
@@ -77,10 +83,11 @@ def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
         )
     others = np.flatnonzero(wanting & both).tolist()
     if others:
-        present = int((tested[:, others] == PRESENT).sum())
+        is_present = tested.labels == PRESENT
+        present = int((is_present & np.isin(tested.columns, others)).sum())
         needed = round(needed_labels(precision) / _FOUND)
         more = max(needed - present, fewest(precision))
-        share = max(float((tested == PRESENT).sum() / max((tested != 0).sum(), 1)), 0.01)
+        share = max(float(is_present.sum() / max(len(tested), 1)), 0.01)
         reasons.append(
             f"{some([names[j] for j in others])}: {count(present, 'reserved label')} are present, "
             f"and about {needed:,} are needed to show {100 * precision:g}% in most cases. That "
@@ -102,17 +109,18 @@ def better_alternatives(share: float, alternatives: dict[str, float]) -> str:
     )
 
 
-def shifted_classes(
-    assessment: Assessment, logits: Scores, cells: NDArray[np.bool_], names: Names
-) -> str:
+def shifted_classes(assessment: Assessment, train: Rows) -> str:
     """Which classes score differently on unknown labels than on the labels that were tested.
 
     Args:
-        logits: [n, C] calibrated, of the training images.
-        cells: [n, C] which cells of the training images are unknown.
-        names: names of the classes.
+        train: the training images; of very many, some are looked at.
     """
-    unknown, tested = expected_share(logits, cells), assessment.expected
+    scores = assessment.material.scores
+    names, rows = scores.table.classes, _looked_at(train, assessment)
+    rows = rows[scores.readable[rows]]
+    _, logits = assessment.decided(rows)
+    unknown = expected_share(logits, scores.table.dense(rows) == 0)
+    tested = assessment.expected
     gap = np.abs(unknown.mean - tested.mean)
     larger, smaller = np.maximum(unknown.mean, tested.mean), np.minimum(unknown.mean, tested.mean)
     shifted = (gap > _GAP) & (larger > _RATIO * smaller)
@@ -130,9 +138,18 @@ def shifted_classes(
     )
 
 
-def other_splits(values: NDArray[np.int8]) -> str:
-    """How many labels of other splits are filled in, from the values [m] of their unknown cells."""
-    number = int(np.count_nonzero(values))
+def _looked_at(rows: Rows, assessment: Assessment) -> Rows:
+    """All rows, or an even selection of very many."""
+    if is_small(assessment.material.scores.table):
+        return rows
+    most = max(_LOOKED_AT // max(assessment.material.classes, 1), 1)
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64))]
+
+
+def other_splits(assessment: Assessment) -> str:
+    """How many labels of images in other splits are filled in."""
+    filled = assessment.filled_in((Part.BY_IMAGE_OUTSIDE, Part.TAGGED_OUTSIDE))
+    number = sum(int(part.sum()) for part in filled.values())
     if not number:
         return ""
     return (
@@ -143,7 +160,7 @@ def other_splits(values: NDArray[np.int8]) -> str:
 
 def tagged_images(assessment: Assessment) -> str:
     """How many images have tags only, so that no present label of them is filled in."""
-    number = int(assessment.evidence.tagged.sum())
+    number = int(assessment.material.held.tagged.sum())
     if not number:
         return ""
     return (
@@ -153,18 +170,15 @@ def tagged_images(assessment: Assessment) -> str:
     )
 
 
-def unlike_images(assessment: Assessment, values: NDArray[np.int8]) -> list[str]:
-    """How unlike images are to those whose labels test them: what is left out, and what is not.
-
-    Args:
-        values: [n, C] what is filled in.
-    """
-    likeness, notes = assessment.likeness, []
-    unlike = [one for one in likeness.comparisons if not one.is_alike]
+def unlike_images(assessment: Assessment) -> list[str]:
+    """How unlike images are to those whose labels test them: what is left out, and what is not."""
+    likeness, notes = assessment.material.likeness, []
+    unlike = likeness.unlike
+    left_out = int(assessment.material.layout.unknown[Part.LEFT_OUT].sum())
     limits = f"an AUC above {MOST_AUC}, or less than {LEAST_EFFECTIVE:.0%} of the images that test"
-    if unlike and likeness.left_out.any():
+    if unlike and left_out:
         notes.append(
-            f"{count(int(likeness.left_out.sum()), 'unknown label')} are left out, because their "
+            f"{count(left_out, 'unknown label')} are left out, because their "
             f"images are unlike those that test: {_described(unlike)}. The limit is {limits}. "
             "Label some of these images for all classes, or use --despite-shift"
         )
@@ -173,17 +187,19 @@ def unlike_images(assessment: Assessment, values: NDArray[np.int8]) -> list[str]
             f"the guarantee does not hold for images that are unlike those that test: "
             f"{_described(unlike)}"
         )
-    alike = [
-        one
-        for one in likeness.comparisons
-        if one.is_alike and values[np.ix_(one.rows, one.classes)].any()
-    ]
+    alike = [one for one in likeness.comparisons if one.is_alike and _is_filled_in(assessment, one)]
     if alike:
         notes.append(
             "labels of other images test these, as far as they are alike (an AUC of 0.5 means no "
             f"difference): {_described(alike)}"
         )
     return notes
+
+
+def _is_filled_in(assessment: Assessment, one: Comparison) -> bool:
+    """Whether some label of images that are compared is filled in."""
+    values, _ = assessment.decided(_looked_at(one.rows, assessment))
+    return bool(values[:, one.classes].any())
 
 
 def _described(comparisons: list[Comparison]) -> str:
@@ -194,10 +210,12 @@ def _described(comparisons: list[Comparison]) -> str:
 
 def more_images(assessment: Assessment, own: int) -> str:
     """How many images the label file does not mention; ``own`` is the number of those it does."""
-    unknown, fillable = assessment.evidence.unknown[own:], assessment.fillable[own:]
-    number = len(unknown)
+    layout = assessment.material.layout
+    number = len(layout.kind) - own
     if not number:
         return ""
+    fillable = layout.open_images([part for part in Part if part is not Part.LEFT_OUT])[own:]
+    unknown = layout.open_images(list(Part))[own:]
     verb = "is" if number == 1 else "are"
     done = "completed too" if fillable.any() or not unknown.any() else "not completed"
     return f"{count(number, 'image')} that the label file does not mention {verb} {done}"
@@ -223,10 +241,11 @@ def about_suspects(
         text += f". Most of them per label are in the class '{known.classes[worst]}'"
     if len(known.origins) > 1:
         rows = known.ids.find([one.image for one in suspects])
-        codes = np.zeros(known.shape, dtype=np.int64)
-        codes[known.cells.rows, known.cells.columns] = known.cells.origins_or_none()
-        size = len(known.origins) + 1
-        by_origin = np.bincount(codes[rows, classes], minlength=size)[1:]
+        width, size = len(known.classes), len(known.origins) + 1
+        stored = known.cells.rows * width + known.cells.columns
+        position = np.searchsorted(stored, rows * width + classes)
+        codes = known.cells.origins_or_none()[position]
+        by_origin = np.bincount(codes, minlength=size)[1:]
         all_labels = np.bincount(known.cells.origins_or_none(), minlength=size)[1:]
         worst = most_common(by_origin, all_labels)
         text += f", and in the origin '{known.origins[worst]}'" if worst >= 0 else ""

@@ -46,13 +46,14 @@ def group_by_origins(known: LabelTable, images: int | None = None) -> OriginGrou
     kinds, inverse = np.unique(noted, axis=0, return_inverse=True)
     origins = [NO_ORIGIN, *known.origins]
     names = [" + ".join(origins[code] for code in np.flatnonzero(kind)) for kind in kinds]
-    named = np.full(total, NEW, dtype=object)
-    named[: len(known)] = np.array([name or NO_LABEL for name in names], dtype=object)[
-        inverse.reshape(-1)
-    ]
-    found, of_image = np.unique(named.astype(str), return_inverse=True)
+    of_kind = np.full(total, len(names))
+    of_kind[: len(known)] = inverse.reshape(-1)
+    used = [*(name or NO_LABEL for name in names), NEW][: len(names) + (total > len(known))]
+    found, place = np.unique(np.array(used, dtype=str), return_inverse=True)
+    of_image = place[of_kind]
     sizes = np.bincount(of_image, minlength=len(found))
     small = (sizes < LEAST) & ~np.isin(found, [NO_LABEL, NEW])
     if small.sum() > 1:
-        found, of_image = np.unique(np.where(small, FEW, found)[of_image], return_inverse=True)
+        found, place = np.unique(np.where(small, FEW, found), return_inverse=True)
+        of_image = place[of_image]
     return OriginGroups(found.tolist(), of_image.astype(np.int64))

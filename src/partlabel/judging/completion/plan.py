@@ -71,13 +71,13 @@ def make_plan(run: Run, precision: float) -> Plan:
     selection = run.selection
     known = selection.known
     judged = evidence(known)
-    labels = judged.dense()
-    share = (labels == PRESENT).sum() / max(np.count_nonzero(labels), 1)
+    share = (judged.cells.values == PRESENT).sum() / max(np.count_nonzero(judged.cells.values), 1)
     # without labels of both kinds, images are taken to have one present label more than is known
-    tags = (known.dense() == PRESENT).sum() / max(len(known), 1)
+    tags = (known.cells.values == PRESENT).sum() / max(len(known), 1)
     present = max(float(share) * len(known.classes), float(tags) if not share else 0.0, 0.2)
     number = math.ceil(needed_labels(precision) / _FOUND / present)
-    open_rows = np.flatnonzero((known.dense() == 0).any(axis=1))
+    labelled = np.bincount(known.cells.rows, known.cells.values != 0, len(known))
+    open_rows = np.flatnonzero(labelled < len(known.classes))
     draws = uniform(key(run.settings.seed, "plan"), keys(known.ids.take(open_rows)))
     rows = open_rows[np.argsort(draws, kind="stable")[:number]]
     return Plan(known, rows, precision, present)

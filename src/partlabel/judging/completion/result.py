@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -11,15 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from partlabel.base import processes
 from partlabel.base.files import atomic_group
 from partlabel.base.text_tables import html_table, text_table
 from partlabel.judging.completion.assessment import Assessment, Scope
 from partlabel.judging.completion.by_origin import OriginResult, results_by_origin
+from partlabel.judging.completion.completed_parts import Filling
 from partlabel.judging.completion.doubts import Doubtful, Suspect
+from partlabel.judging.completion.layout import PARTS
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.formats import write_labels
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.formats.formulas import quoted
+from partlabel.labels.formats.parts import write_label_parts
 from partlabel.metrics.bounds import ERROR, at_least, interval
 from partlabel.metrics.guarantee import Guarantee
 from partlabel.metrics.sampling import Basis, Unit, draw_sample
@@ -41,37 +46,62 @@ _DOUBTFUL_COLUMNS = ["image", "class", "value", "score", "asked"]
 
 
 class Group(NamedTuple):
-    """Classes whose labels of one value rest on the same test."""
+    """Classes whose labels of one value rest on the same test, and how many are filled in."""
 
     value: int
     basis: Basis
     classes: list[int]
-    unit: Unit
-    cells: NDArray[np.bool_]  # [n, C] the labels that are filled in
+    scope: Scope
+    filled: int
+
+    @property
+    def unit(self) -> Unit:
+        """What was drawn at random."""
+        return self.scope.guarantees.unit
 
 
 @dataclass(frozen=True, repr=False)
 class Completion:
-    """A table with unknown labels filled in, and the evidence for them.
+    """Unknown labels filled in, and the evidence for them.
 
     Args:
-        table: known labels as they were, filled ones with source ``model``; a calibrated score for
-            each cell.
+        filling: fills in labels, block by block.
         filled: [C] number of unknown cells that became present, and absent.
         unknown: number of cells that were unknown before.
         suspects: known labels that look wrong, the least likely first.
         assessment: the test of the guarantee on held-out labels.
         notes: messages for the user, such as why labels are missing.
-        doubtful: unknown labels that are not filled in, the least certain ones first.
     """
 
-    table: LabelTable
+    filling: Filling
     filled: dict[int, NDArray[np.int64]]
     unknown: int
     suspects: list[Suspect]
     assessment: Assessment
     notes: list[str]
-    doubtful: list[Doubtful]
+
+    @cached_property
+    def table(self) -> LabelTable:
+        """Known labels as they were, filled ones with source ``model``, and calibrated scores.
+
+        It is in memory. :meth:`save` does not need it, and writes labels of any number of images.
+        """
+        return self.filling.whole()
+
+    @cached_property
+    def doubtful(self) -> list[Doubtful]:
+        """Unknown labels that are not filled in, the least certain ones first."""
+        if not self.filling.is_done:
+            for _ in self.filling.parts():
+                pass
+        return self.filling.doubtful.of(self.filling.table)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Numbers of images, of classes, and of labels that are known or filled in."""
+        images, classes = len(self.filling.table), len(self.filling.classes)
+        known = self.filling.known_labels() + sum(self.total.values())
+        return images, classes, known
 
     @property
     def precision(self) -> float:
@@ -117,28 +147,32 @@ class Completion:
     def groups(self) -> Iterator[Group]:
         """The tests that labels rest on: of one class, or of several classes together."""
         for scope in self.assessment.scopes:
-            decided = scope.decide()
             for value in _WORDS:
-                guarantees = scope.guarantees.of(value)
+                guarantees, filled = scope.guarantees.of(value), scope.filled(value)
                 for pool in dict.fromkeys(one.pool for one in guarantees if one.basis):
                     basis = guarantees[pool[0]].basis
                     assert basis is not None
-                    inside = np.zeros(decided.shape[1], dtype=np.bool_)
-                    inside[list(pool)] = True
-                    cells = (decided == value) & inside
-                    yield Group(value, basis, list(pool), scope.guarantees.unit, cells)
+                    number = int(filled[list(pool)].sum())
+                    yield Group(value, basis, list(pool), scope, number)
+
+    def cells_of(self, group: Group) -> NDArray[np.bool_]:
+        """[n, C] the labels of a group that are filled in; an array in memory."""
+        parts = list(PARTS[group.unit])
+        filled = np.zeros(self.filling.table.shape, dtype=np.bool_)
+        for rows, _, values in self.assessment.blocks():
+            inside = np.isin(self.assessment.material.layout.of(rows), parts)
+            inside &= np.isin(np.arange(values.shape[1]), group.classes)
+            filled[rows] = (values == group.value) & inside
+        return filled
 
     def evidence(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of a table: what is filled in, and how the test of it came out."""
         numbers: dict[tuple[int, Basis, Unit], NDArray[np.int64]] = {}
-        for scope in self.assessment.scopes:
-            unit = scope.guarantees.unit
-            for group in (group for group in self.groups() if group.unit == unit):
-                limit = scope.guarantees.of(group.value)[group.classes[0]].limit
-                filled = int(group.cells.sum())
-                row = np.array([len(group.classes), filled, limit.right, limit.tested])
-                line = group.value, group.basis, unit
-                numbers[line] = numbers.get(line, np.zeros(4, dtype=np.int64)) + row
+        for group in self.groups():
+            limit = group.scope.guarantees.of(group.value)[group.classes[0]].limit
+            row = np.array([len(group.classes), group.filled, limit.right, limit.tested])
+            line = group.value, group.basis, group.unit
+            numbers[line] = numbers.get(line, np.zeros(4, dtype=np.int64)) + row
         rows = []
         for (value, basis, unit), (classes, filled, right, tested) in numbers.items():
             tests = "each class on its own" if basis == "class" else "classes together"
@@ -148,6 +182,7 @@ class Completion:
         header = ["labels", "tested", "drawn by", "classes", "filled in", "correct in the test"]
         return header, rows
 
+    @processes.together()
     def save(
         self, path: str | os.PathLike[str], format: str = "cells", *, excel_safe: bool = False
     ) -> list[Path]:
@@ -164,27 +199,38 @@ class Completion:
         """
         paths = files_of(path)
         with atomic_group(paths) as (table, guarantees, suspects, doubtful, origins):
-            write_labels(self.table, table, format, shown_as=path, excel_safe=excel_safe)
+            self._write_table(table, format, path, excel_safe)
             self._write_guarantees(guarantees, excel_safe)
             self._write_suspects(suspects, excel_safe)
             self._write_doubtful(doubtful, excel_safe)
             self._write_origins(origins, excel_safe)
         return list(paths)
 
+    def _write_table(
+        self, path: Path, format: str, shown_as: str | os.PathLike[str], excel_safe: bool
+    ) -> None:
+        """Write the labels, part by part if the format allows it and they are not in memory."""
+        filling = self.filling
+        if "table" not in vars(self) and write_label_parts(
+            filling.header(), filling.parts(), path, format, excel_safe=excel_safe
+        ):
+            return
+        write_labels(self.table, path, format, shown_as=shown_as, excel_safe=excel_safe)
+
     def _write_guarantees(self, path: Path, excel_safe: bool) -> None:
         """One line per value of each class: what is filled in, and how it was tested."""
         lines = []
         for scope in self.assessment.scopes:
-            decided = scope.decide()
             for value in _WORDS:
+                filled = scope.filled(value)
                 for j, guarantee in enumerate(scope.guarantees.of(value)):
                     if guarantee.basis is None:
                         continue
                     limit = guarantee.limit
                     line = (
-                        quoted(self.table.classes[j], excel_safe=excel_safe),
+                        quoted(self.filling.classes[j], excel_safe=excel_safe),
                         _DIGITS[value],
-                        int((decided[:, j] == value).sum()),
+                        int(filled[j]),
                         guarantee.basis,
                         len(guarantee.pool),
                         DRAWN[scope.guarantees.unit],
@@ -231,7 +277,8 @@ class Completion:
 
     def _write_origins(self, path: Path, excel_safe: bool) -> None:
         """One line per origin and way of testing, with the comparison of its images."""
-        results = results_by_origin(self.assessment)
+        counted = self.filling.counted if self.filling.is_done else None
+        results = results_by_origin(self.assessment, counted)
         lines = [
             tuple(quoted(text, excel_safe=excel_safe) for text in origin_line(one))
             for one in results

@@ -1,15 +1,16 @@
 """The ``arrow`` format: the file that ``LabelTable.save`` writes; it keeps everything."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from partlabel.labels import LabelTable
-from partlabel.labels.formats.format import Format
+from partlabel.labels.formats.format import PartsFormat
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
-from partlabel.labels.storage import check
+from partlabel.labels.storage import check, save_parts
 
 
-class Arrow(Format):
+class Arrow(PartsFormat):
     """A saved label table. It is memory-mapped, which suits very large tables."""
 
     name = "arrow"
@@ -39,3 +40,7 @@ class Arrow(Format):
     def write(self, table: LabelTable, path: Path) -> None:
         """Write the whole table."""
         table.save(path)
+
+    def write_parts(self, header: LabelTable, parts: Iterable[LabelTable], path: Path) -> None:
+        """Write the columns one after the other, and then put them together."""
+        save_parts(header, parts, path)

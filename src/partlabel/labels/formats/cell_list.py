@@ -1,8 +1,10 @@
 """The ``cells`` format: one row per label, with everything that is known about it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from partlabel.base.errors import some
 from partlabel.base.files import atomic_file
+from partlabel.images.batches import in_batches
 from partlabel.labels import (
     CHOSEN,
     CONFIRMED,
@@ -23,6 +26,7 @@ from partlabel.labels import (
     LabelTable,
     Names,
 )
+from partlabel.labels.cells import Cells, stacked
 from partlabel.labels.formats.delimited import (
     ABSENT_OR_PRESENT,
     DIGITS,
@@ -30,7 +34,7 @@ from partlabel.labels.formats.delimited import (
     read_delimited,
     write_delimited,
 )
-from partlabel.labels.formats.format import Format
+from partlabel.labels.formats.format import PartsFormat
 from partlabel.labels.formats.parquet import read_parquet
 from partlabel.labels.formats.source import Source
 from partlabel.labels.formats.stated import Stated
@@ -41,13 +45,14 @@ _SOURCES = {"human": HUMAN, "model": MODEL, "": HUMAN}
 ASKED = {"": NOT_ASKED, "random": RANDOM, "chosen": CHOSEN, "confirmed": CONFIRMED}
 _REQUIRED_COLUMNS = {"image", "class", "value"}
 _COLUMNS = _REQUIRED_COLUMNS | {"score", "source", "origin", "asked", "split"}
+_IMAGES, _GROUP = 4096, 1 << 20  # of a table that is sliced, and cells that are written at a time
 _CHECKED = "checked"  # in lists of labels to check: whether somebody did
 
 Mask = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
 
-class CellList(Format):
+class CellList(PartsFormat):
     """``image,class,value,score,source[,origin,asked,split]`` as CSV or Parquet.
 
     This is the format of completed tables. A row with a score but without a value is a label that
@@ -92,12 +97,38 @@ class CellList(Format):
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Write Parquet if the suffix is .parquet, else CSV."""
-        content = _as_arrow(table)
+        slices = in_batches(np.arange(len(table)), _IMAGES)
+        parts = (table.subset(rows) for rows in slices)
+        self._write(table, parts, path, declares=not _in_order_of_appearance(table))
+
+    def write_parts(self, header: LabelTable, parts: Iterable[LabelTable], path: Path) -> None:
+        """Write part by part; the classes come first, as nobody knows where they appear."""
+        self._write(header, parts, path, declares=True)
+
+    def _write(
+        self, header: LabelTable, parts: Iterable[LabelTable], path: Path, *, declares: bool
+    ) -> None:
+        tables = _contents(header, parts, declares=declares)
+        first = next(tables)
         if self.writes_text_table(path):
-            write_delimited(path, content.column_names, _text_rows(content))
-        else:
-            with atomic_file(path) as stream:
-                pyarrow.parquet.write_table(content, stream)
+            rows = (row for table in chain([first], tables) for row in _text_rows(table))
+            write_delimited(path, first.column_names, rows)
+            return
+        texts = [f.name for f in first.schema if pa.types.is_dictionary(f.type)]
+        with (
+            atomic_file(path) as stream,
+            # texts are not stored as a type of Arrow, so that all programs read them as texts; and
+            # statistics of them would take most of the time
+            pyarrow.parquet.ParquetWriter(
+                stream,
+                first.schema,
+                store_schema=False,
+                use_dictionary=[*texts, "value"],
+                write_statistics=False,
+            ) as writer,
+        ):
+            for table in chain([first], tables):
+                writer.write_table(table, row_group_size=max(len(table), 1))
 
     def writes_text_table(self, path: Path) -> bool:
         """Unless it is a Parquet file."""
@@ -219,43 +250,83 @@ def _select(stated: Stated, records: Integers) -> Stated:
     )
 
 
-def _as_arrow(table: LabelTable) -> pa.Table:
-    """The rows of a file: classes where needed, then for each image its cells, or it alone."""
-    cells, details = table.cells, table.cells.details
-    rows, positions = _rows_and_cells(table)
-    declared = np.arange(0 if _in_order_of_appearance(table) else len(table.classes))
+def _contents(
+    header: LabelTable, parts: Iterable[LabelTable], *, declares: bool
+) -> Iterator[pa.Table]:
+    """The rows of a file in groups, each of which is in memory at once."""
+    declared, waiting, cells = declares, list[LabelTable](), 0
+    for part in parts:
+        waiting.append(part)
+        cells += len(part.cells.values)
+        if cells >= _GROUP:
+            yield _as_arrow(header, waiting, declares=declared)
+            declared, waiting, cells = False, [], 0
+    if waiting or declared == declares:  # the last group, or the only one
+        yield _as_arrow(header, waiting, declares=declared)
+
+
+def _as_arrow(header: LabelTable, parts: list[LabelTable], *, declares: bool) -> pa.Table:
+    """Rows of a file: classes where needed, then for each image its cells, or it alone."""
+    cells, details = stacked([part.cells for part in parts]), header.cells.details
+    rows, positions = _rows_and_cells(cells)
+    declared = np.arange(len(header.classes) if declares else 0)
     first = np.full(len(declared), -1)
     rows, positions = np.concatenate([first, rows]), np.concatenate([first, positions])
     classes = np.append(cells.columns, -1)[positions].astype(np.int64)
     classes[: len(declared)] = declared
+    is_cell = positions >= 0
 
-    def column(values: pa.Array) -> pa.Array:
-        """The values of cells, for each row; nothing for rows without a cell."""
-        return values.take(_or_null(positions))
+    def column(values: NDArray[Any], missing: NDArray[np.bool_]) -> pa.Array:
+        """The values of cells, for each row; nothing for rows without a cell or a value."""
+        return pa.array(
+            np.append(values, values.dtype.type(0))[positions],
+            mask=~is_cell | np.append(missing, True)[positions],
+        )
+
+    def words(texts: list[str], codes: NDArray[Any]) -> pa.Array:
+        """A word for the code of each cell, nothing for the empty word."""
+        empty = np.isin(codes, [code for code, text in enumerate(texts) if not text])
+        return _named(column(codes.astype(np.int32), empty), pa.array(texts))
 
     sources = np.where(cells.values == 0, MODEL, cells.sources_or_human())
+    scores, nothing = cells.scores_or_nan(), np.zeros(len(cells.values), dtype=np.bool_)
+    ids = pa.concat_arrays([pa.array([], pa.large_string()), *(p.ids.plain() for p in parts)])
     columns = {
-        "image": table.ids.plain().take(_or_null(rows)),
-        "class": table.classes.plain().take(_or_null(classes)),
-        "value": column(pa.array((cells.values + 1) // 2, mask=cells.values == 0)),
-        "score": column(pa.array(cells.scores_or_nan(), from_pandas=True)),
-        "source": column(pa.array(["human", "model"]).take(pa.array(sources))),
+        "image": _named(_or_null(rows), ids),
+        "class": _named(_or_null(classes), header.classes.plain()),
+        "value": column((cells.values + 1) // 2, cells.values == 0),
+        "score": column(scores, np.isnan(scores)),
+        "source": _named(column(sources.astype(np.int32), nothing), pa.array(["human", "model"])),
     }
     if details.origins is not None:
-        columns["origin"] = column(_words(["", *table.origins], details.origins))
+        columns["origin"] = words(["", *header.origins], cells.origins_or_none())
     if details.asked is not None:
-        columns["asked"] = column(_words(list(ASKED), details.asked))
-    if table.splits is not None:
-        columns["split"] = table.splits.plain().take(_or_null(rows))
+        columns["asked"] = words(list(ASKED), cells.asked_or_not())
+    if header.splits is not None:
+        columns["split"] = _split_column(parts, rows)
     return pa.table(columns)
 
 
-def _rows_and_cells(table: LabelTable) -> tuple[Integers, Integers]:
+def _split_column(parts: list[LabelTable], rows: Integers) -> pa.Array:
+    """The split of the image of each row."""
+    empty = pa.array([], pa.large_string())
+    names = [part.splits.plain() for part in parts if part.splits is not None]
+    splits = pc.dictionary_encode(pa.concat_arrays([empty, *names]))
+    return _named(splits.indices.take(_or_null(rows)), splits.dictionary)
+
+
+def _named(codes: pa.Array, names: pa.Array) -> pa.DictionaryArray:
+    """The names at these positions; nothing where a position is missing."""
+    return pa.DictionaryArray.from_arrays(codes.cast(pa.int32()), names)
+
+
+def _rows_and_cells(cells: Cells) -> tuple[Integers, Integers]:
     """The row of each cell and its position; for an image without cells its row and -1."""
-    cells = table.cells
     empty = np.flatnonzero(np.diff(cells.starts) == 0)
     rows = np.concatenate([cells.rows, empty])
     positions = np.concatenate([np.arange(len(cells.values)), np.full(len(empty), -1)])
+    if not len(empty):
+        return rows, positions
     order = np.argsort(rows, kind="stable")
     return rows[order], positions[order]
 
@@ -268,11 +339,6 @@ def _in_order_of_appearance(table: LabelTable) -> bool:
 
 def _or_null(positions: Integers) -> pa.Array:
     return pa.array(positions, mask=positions < 0)
-
-
-def _words(words: list[str], codes: NDArray[np.generic]) -> pa.Array:
-    """A word for each code, null for the empty word."""
-    return pa.array([word or None for word in words], pa.string()).take(pa.array(codes))
 
 
 def _text_rows(content: pa.Table) -> Iterator[tuple[str, ...]]:

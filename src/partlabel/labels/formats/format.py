@@ -1,6 +1,7 @@
 """The interface of a label format; each format has a file of its own."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,20 @@ class Format(ABC):
         if self.holds_origins:
             return self.drops(table)
         return self.drops(table) + _drops_origins(table, asked=not self.holds_asked)
+
+
+class PartsFormat(Format):
+    """A format that can be written part by part, so that a table need not be in memory."""
+
+    @abstractmethod
+    def write_parts(self, header: LabelTable, parts: Iterable[LabelTable], path: Path) -> None:
+        """Write a table that comes in parts of consecutive images, atomically.
+
+        Args:
+            header: its classes and origins, without images. Its splits and the details of its cells
+                are not None if those of some part may not be.
+            parts: one after the other.
+        """
 
 
 class ReadOnlyFormat(Format):

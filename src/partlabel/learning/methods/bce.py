@@ -5,7 +5,7 @@ from torch import Tensor
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.checks import warn_of_positives_only
-from partlabel.learning.method import OnLogits, Task
+from partlabel.learning.method import OnLogits, Task, weights_by_images, weights_by_labels
 
 
 class Bce(OnLogits):
@@ -27,6 +27,10 @@ class Bce(OnLogits):
     def prepare(self, task: Task) -> None:
         """Warn if no training label is known to be absent."""
         warn_of_positives_only(task.labels, "bce")
+
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """By known labels if the loss is divided by their number, otherwise by images."""
+        return (weights_by_labels if self.normalize == "batch" else weights_by_images)(batch)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce`."""

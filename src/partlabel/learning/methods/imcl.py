@@ -32,7 +32,14 @@ from partlabel.learning.extensions import (
     UsesSide,
 )
 from partlabel.learning.label_graph import LearnedGraph
-from partlabel.learning.method import Figure, Predict, Stage, Task, warm_up_stages
+from partlabel.learning.method import (
+    Figure,
+    Predict,
+    Stage,
+    Task,
+    warm_up_stages,
+    weights_by_labels,
+)
 from partlabel.learning.recent import Recent
 from partlabel.learning.relative_weights import gradient_norms, size_ratios
 from partlabel.learning.similarity import Neighbours, pursue
@@ -235,6 +242,10 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
         positives = losses.known_positives(logits.detach(), batch.labels)
         logged = {name: value.detach() for name, value in costs._asdict().items()}
         return {"loss": loss, "positives": positives, **logged}
+
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """By known labels in the warm-up; None if images are compared."""
+        return None if self._compares(self.stage) else weights_by_labels(batch)
 
     def _compares(self, stage: int) -> bool:
         """Whether a stage compares images."""

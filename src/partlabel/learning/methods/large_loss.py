@@ -13,7 +13,14 @@ from torch import Tensor
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.extensions import Artifacts, HasArtifacts
-from partlabel.learning.method import PSEUDO_LABELS, Figure, OnLogits, Predict, Task
+from partlabel.learning.method import (
+    PSEUDO_LABELS,
+    Figure,
+    OnLogits,
+    Predict,
+    Task,
+    weights_by_images,
+)
 from partlabel.learning.pseudo_labels.state import PseudoLabels
 
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -49,6 +56,10 @@ class LargeLossRejection(OnLogits):
     def is_settled(self, epoch: int) -> bool:
         """Never, because the share grows, and which labels it has depends on the scores."""
         return self.delta == 0
+
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """None, because labels are compared with those of all images."""
+        return None if self.delta else weights_by_images(batch)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.large_loss`."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.checks import warn_of_positives_only
-from partlabel.learning.method import Method, Task
+from partlabel.learning.method import Method, Task, weights_by_images, weights_by_labels
 from partlabel.models import Classifier
 from partlabel.models.heads import Relevance
 from partlabel.models.heads.relevance import Meaning
@@ -54,6 +54,10 @@ class LatentNoise(Method):
         if self.unknown == "ignored":
             warn_of_positives_only(task.labels, "latent-noise")
         self.ignores = self.unknown == "ignored" or (self.unknown == "auto" and absent)
+
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """By known labels if unknown ones are ignored, otherwise by images."""
+        return (weights_by_labels if self.ignores else weights_by_images)(batch)
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of being mentioned; for labels known to be absent, of being visible.

@@ -19,7 +19,14 @@ from partlabel.labels.formats.vectors import read_vectors
 from partlabel.learning import losses
 from partlabel.learning.cooccurrence import label_vectors
 from partlabel.learning.extensions import FollowsStages
-from partlabel.learning.method import OnLogits, Stage, Task, warm_up_stages
+from partlabel.learning.method import (
+    OnLogits,
+    Stage,
+    Task,
+    warm_up_stages,
+    weights_by_images,
+    weights_by_labels,
+)
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelVectors
 
@@ -50,6 +57,11 @@ class Lsep(OnLogits, FollowsStages):
     def begin_stage(self, stage: int, model: Classifier) -> None:
         """The ranking loss is used after the warm-up."""
         self.stage = stage
+
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """By known labels in the warm-up, then by images."""
+        is_warmup = self.stage < self.ranking_stage
+        return (weights_by_labels if is_warmup else weights_by_images)(batch)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.lsep`; in the warm-up, :func:`losses.bce`."""

@@ -43,6 +43,10 @@ class ExpectedPositive(OnLogits):
         expected = self.expected
         self.positives = count_positives(task.validation) if expected is None else expected
 
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """None: the penalty is the square of a mean over all images."""
+        return None
+
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.expected_positive`."""
         return losses.expected_positive(logits, batch.labels, expected=self.positives)

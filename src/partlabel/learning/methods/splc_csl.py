@@ -151,6 +151,10 @@ class ClassAwareSelective(OnLogits, FollowsStages):
                 stacklevel=2,
             )
 
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """By images for the first model; then None, as labels of all images are compared."""
+        return super().part_weights(batch) if self.in_warmup else None
+
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.selective`; for the first model, :func:`losses.bce`."""
         if self.in_warmup:

@@ -42,6 +42,8 @@ class Embeddings:
         rows: [n] the row of each image there.
     """
 
+    block = 1024
+
     def __init__(self, vectors: Vectors, rows: Rows) -> None:
         self.vectors, self.rows = vectors, rows
         self.transform: Transform = lambda maps: maps

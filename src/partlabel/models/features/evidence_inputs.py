@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.images.batches import Inputs, Rows
-from partlabel.models.prediction import InputSource
+from partlabel.models.prediction import InputSource, ReadsBlocks
 
 
 class Scores(Protocol):
@@ -24,6 +24,7 @@ class EvidenceInputs:
 
     def __init__(self, inputs: InputSource, scores: Scores) -> None:
         self.inputs, self.scores = inputs, scores
+        self.block = inputs.block if isinstance(inputs, ReadsBlocks) else 1
 
     def batches(
         self, rows: list[Rows], views: tuple[str, ...], epoch: int = 0, workers: int | None = None

@@ -23,7 +23,7 @@ from partlabel.base.files import atomic_file
 from partlabel.base.processes import take_turns
 from partlabel.images.batches import Rows
 from partlabel.judging.pseudo_label_rates import judge
-from partlabel.judging.scoring import Scored, evaluate_scored, score_labelled
+from partlabel.judging.scoring import Scored, evaluate_scored, labels_to_measure, score
 from partlabel.labels import LabelTable, simulate
 from partlabel.labels.groups import Groups
 from partlabel.metrics import by_annotations, evaluate
@@ -294,7 +294,7 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
         **label_shares(labels, table, spec.split),
     }
     if test:
-        scored = score_labelled(run, table.split(spec.test_split))
+        scored = score(run, labels_to_measure(run, table.split(spec.test_split)))
         evaluation = evaluate_scored(scored)
         figures |= _on_test_images(scored)
         groups = by_annotations(evaluation, run.selection.training)

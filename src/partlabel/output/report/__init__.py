@@ -6,9 +6,10 @@ from pathlib import Path
 import jinja2
 
 from partlabel.base.files import atomic_file
-from partlabel.judging.completion import Assessment, assess, check_precision
+from partlabel.judging.completion import Assessment, assess, check_precision, prepare
 from partlabel.judging.completion.notes import why_nothing
-from partlabel.judging.scoring import score, thresholds_or_half
+from partlabel.judging.image_scores import scores_of
+from partlabel.judging.scoring import thresholds_or_half
 from partlabel.labels import LabelTable
 from partlabel.labels.formats.boxes import BoxFile
 from partlabel.metrics import Evaluation
@@ -65,7 +66,7 @@ def build_report(
     sample = take_sample(run, truth, baseline)
     thresholds, settings = thresholds_or_half(run), run.settings
     result = measure(sample, thresholds)
-    assessment = assess(run, score(run, run.selection.known), precision)
+    assessment = assess(prepare(run, scores_of(run, run.selection.known)), precision)
     tiles, tiles_about = suspect_tiles(sample, assessment)
     page = _template().render(
         title=run.folder.resolve().name,

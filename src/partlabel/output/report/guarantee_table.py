@@ -34,7 +34,7 @@ def guarantees(assessment: Assessment, classes: list[str], reason: str) -> list[
         for value in _VALUES
         for row in _rows(scope.guarantees, value, classes, DRAWN[scope.guarantees.unit])
     ]
-    precision, filled = f"{100 * assessment.precision:g}%", assessment.filled
+    precision, filled = f"{100 * assessment.precision:g}%", assessment.held_filled
     caption = (
         "`complete` fills in an unknown label if its calibrated score (in percent) is beyond the "
         f"threshold, so that at least {precision} of the labels that it fills in are correct, with "

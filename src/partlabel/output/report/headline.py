@@ -126,6 +126,7 @@ def _about_images(sample: Sample, result: Result) -> list[str]:
         "match."
         if evaluated < len(sample.classes)
         else "",
+        f"These are a random sample of {sample.drawn_from:,}." if sample.drawn_from else "",
         _about_choice(sample),
         _about_thresholds(sample),
     ]

@@ -113,7 +113,7 @@ def apply_to_maps(
 
 def make_strips(sample: Sample, assessment: Assessment, thresholds: Scores) -> list[dict[str, Any]]:
     """A few training images, each with heat maps of its labels, one row per run."""
-    decided = assessment.decide()[sample.ours.run.selection.train[sample.drawn]]
+    decided, _ = assessment.decided(sample.ours.run.selection.train[sample.drawn])
     cells = zip(sample.labels, sample.ours.train, decided, strict=True)
     choices = [choose_labels(known, scores, thresholds, fills) for known, scores, fills in cells]
     if not choices:

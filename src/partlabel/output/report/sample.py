@@ -18,6 +18,7 @@ from partlabel.training.run_split import Selection, by_humans
 HeldKind = Literal["reserved", "validation", "held-out"]
 
 _MOST_TRAINING = 2000  # images of the training split that are scored
+_MOST_SCORES = 1 << 24  # of validation images, and of reserved images
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Sample:
         truth: true labels, as far as they are known, with the rows of ``training``.
         ours, baseline: the scores of the run, and of a run to compare with.
         held: labels that were held out one by one, or in turn; None without.
+        drawn_from: how many held-out images there are, if some of them were drawn; else 0.
     """
 
     training: LabelTable
@@ -84,6 +86,7 @@ class Sample:
     ours: RunScores
     baseline: RunScores | None
     held: HeldLabels | None = None
+    drawn_from: int = 0
 
     @property
     def classes(self) -> list[str]:
@@ -145,7 +148,8 @@ def take_sample(run: Run, truth: LabelTable | None = None, baseline: Run | None 
         check_same(run, baseline)
     selection, training = run.selection, run.selection.training
     drawn = draw(training, _MOST_TRAINING)
-    parts = [selection.train[drawn], selection.val, selection.reserved]
+    held_out = [_some(selection, rows) for rows in (selection.val, selection.reserved)]
+    parts = [selection.train[drawn], *held_out]
     images = selection.table.subset(np.concatenate(parts))
     scored = [score(one, images) for one in runs]
     readable = np.logical_and.reduce([one.readable for one in scored])
@@ -172,7 +176,21 @@ def take_sample(run: Run, truth: LabelTable | None = None, baseline: Run | None 
         ours=_with_held(runs_scores[0], held),
         baseline=_with_held(runs_scores[1], held) if len(runs_scores) > 1 else None,
         held=held,
+        drawn_from=_drawn_from(selection, held_out) if held is None else 0,
     )
+
+
+def _some(selection: Selection, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All rows, or a random sample if their scores would take too much memory."""
+    most = max(_MOST_SCORES // max(len(selection.classes), 1), _MOST_TRAINING)
+    return rows if len(rows) <= most else rows[draw(selection.table.subset(rows), most)]
+
+
+def _drawn_from(selection: Selection, some: list[NDArray[np.int64]]) -> int:
+    """The number of held-out images, if only some of them are scored; else 0."""
+    part = 1 if len(selection.reserved) else 0
+    number = len((selection.val, selection.reserved)[part])
+    return number if len(some[part]) < number else 0
 
 
 def _held_labels(run: Run) -> HeldLabels | None:

@@ -54,7 +54,7 @@ def example_images(sample: Sample, assessment: Assessment) -> list[Example]:
     rows = np.linspace(0, number - 1, min(_IMAGES, number)).astype(int)
     names = list(sample.training.ids.take(sample.drawn[rows]))
     row_of_run = sample.ours.run.selection.train[sample.drawn[rows]]
-    logits, decided = assessment.logits[row_of_run], assessment.decide()[row_of_run]
+    decided, logits = assessment.decided(row_of_run)
     images = thumbnails(sample.ours.run, names)
     return [
         Example(name, image, describe(sample.classes, *cells))

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from partlabel.judging.completion import Assessment, find_suspects, honest_logits
+from partlabel.judging.completion import Assessment, suspects_of
 from partlabel.judging.completion.doubts import UNLIKELY
 from partlabel.judging.completion.notes import why_nothing
 from partlabel.labels import PRESENT
@@ -28,11 +28,10 @@ def suspect_tiles(sample: Sample, assessment: Assessment) -> tuple[list[Tile], s
 
     There are none if nothing can be tested: ``complete`` does not list any then.
     """
-    run, known = sample.ours.run, sample.ours.run.selection.known
+    run = sample.ours.run
     if why_nothing(run, assessment.precision):
         return [], ""
-    logits, trained = honest_logits(run, assessment)
-    unlikely = find_suspects(known, logits, trained, assessment.precision)
+    unlikely = suspects_of(run, assessment)
     some = unlikely[:_MOST]
     images = thumbnails(sample.ours.run, [suspect.image for suspect in some])
     tiles = [

@@ -42,7 +42,7 @@ def ask(
         )
     images = run.images
     step("scoring the images")
-    completion = complete_run(run, precision)
+    completion = complete_run(run, precision, all_scores=True)
     table = run.selection.labels if labels is None else labels
     missing = [name for name in run.record.classes if name not in table.classes]
     table = table.with_more_classes(missing) if missing else table

@@ -13,7 +13,7 @@ from torch import nn
 
 from partlabel.base.errors import InputError, JobError, count
 from partlabel.labels import LabelTable
-from partlabel.metrics import evaluate
+from partlabel.metrics import evaluate, known_cells
 from partlabel.models import Backbone, Classifier
 from partlabel.models.backbones import own_classifier
 from partlabel.models.features.embeddings import GivenFeatures
@@ -31,6 +31,7 @@ from partlabel.training.auto.leaderboard import (
 )
 from partlabel.training.auto.material import Material, gather
 from partlabel.training.auto.members import MemberRecord, combine
+from partlabel.training.auto.memory_check import check_memory
 from partlabel.training.auto.portfolio import Candidate, make_portfolio
 from partlabel.training.auto.search import Search
 from partlabel.training.auto.trials import Laboratory, Trial
@@ -42,6 +43,20 @@ from partlabel.training.run_split import Selection, by_humans
 from partlabel.training.settings import Settings
 
 BUDGETS = {"small": 24, "medium": 120, "large": 300}  # trainings
+
+
+def check_size(selection: Selection, settings: Settings, features: int) -> None:
+    """Raise an error if there are too many images for the memory of this computer.
+
+    Args:
+        features: D, of an image.
+    """
+    trainings = BUDGETS.get(settings.budget) or int(settings.budget)
+    images = len(selection.train) + len(selection.val)
+    models = max(trainings // settings.folds, 1)
+    check_memory(images, len(selection.classes), features, models)
+
+
 _MEMBERS = 8  # of an ensemble, at most
 _OF_A_KIND = 2  # candidates of the same method and head to choose members from
 _SCREENING = 2  # folds that candidates are compared on first
@@ -255,7 +270,7 @@ def _outcome(logits: NDArray[np.float64], val: LabelTable) -> dict[str, object]:
     score = evaluate(scores, val)["mAP"]
     return {
         "best_val_mAP": None if math.isnan(score) else score,
-        **decision_figures(scores, val.dense()),
+        **decision_figures(known_cells(scores, val.dense())),
     }
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def train(folder: Path, labels: LabelTable, out: Path) -> Run:
+def train(folder: Path, labels: LabelTable, out: Path, **more: Any) -> Run:
     return partlabel.train(
         labels,
         out=out,
@@ -49,6 +50,7 @@ def train(folder: Path, labels: LabelTable, out: Path) -> Run:
         epochs=3,
         weight_decay=1e-3,
         val=0,
+        **more,
     )
 
 
@@ -162,6 +164,28 @@ def test_the_cost_decides_between_labels_and_images(folder: Path, tmp_path: Path
     words = ["--budget", "20", "--per", "best", "--image-cost", "2", "-o", str(file)]
     assert suggest(folder, *words) == 0
     assert "the unknown labels of the image tell most" in file.read_text()
+
+
+@pytest.mark.filterwarnings("ignore::partlabel.base.errors.PartlabelWarning")
+def test_a_class_without_a_present_label_is_asked_about_until_there_is_one(
+    folder: Path, tmp_path: Path
+) -> None:
+    known = read_labels(folder / "labels.csv")
+    labels = known.dense()
+    labels[:, 2] = np.minimum(labels[:, 2], 0)
+    table = LabelTable(known.ids, CLASSES, labels)
+    run = train(folder, table, tmp_path / "run", drop_empty=True)
+    assert run.record.classes == CLASSES[:2]
+    asked = partlabel.suggest(run, 45)
+    about = [question for question in asked.questions if question.name == "cow"]
+    assert 15 <= len(about) < 45
+    assert len({question.score for question in about}) == 1
+    assert "cow" in asked.notes[0]
+    assert len({q.image for q in partlabel.suggest(run, 5, per="image").questions}) == 5
+    tests = partlabel.suggest(run, 45, goal="promises")
+    assert "cow" not in {question.name for question in tests.questions}
+    answers = answer(table, read_labels(folder / "full.csv"), asked.questions)
+    assert train(folder, answers, tmp_path / "next").record.classes == CLASSES
 
 
 def test_answers_to_random_questions_fill_in_present_labels(

@@ -22,7 +22,11 @@ from partlabel.judging.suggestion.mixed import Mixture, best_mixture
 from partlabel.judging.suggestion.orderings import ORDERINGS
 from partlabel.judging.suggestion.questions import Question, Suggestions
 from partlabel.judging.suggestion.run_features import RunFeatures
-from partlabel.judging.suggestion.scored_training import score_training
+from partlabel.judging.suggestion.scored_training import (
+    score_training,
+    unlearned,
+    with_unlearned,
+)
 from partlabel.training.run import Run
 
 Goal = Literal["map", "promises", "errors"]
@@ -60,6 +64,8 @@ def suggest_run(
     seconds = SECONDS if cost is None else cost
     of_image = IMAGE_SECONDS if image_cost is None else image_cost
     scored = score_training(run)
+    if goal == "map":
+        scored = with_unlearned(run, scored)
     table = scored.table
     askable, notes = Askable(scored), _notes(run, scored)
     _check_labels(run, askable, budget, per, goal)
@@ -207,14 +213,14 @@ def _check_labels(run: Run, askable: Askable, budget: int, per: Unit, goal: Goal
 
 
 def _notes(run: Run, scored: Scored) -> list[str]:
-    """What the questions leave out."""
-    labels, classes = run.selection.labels, set(run.selection.classes)
-    side = set(run.selection.side or [])
-    missing = [name for name in labels.classes if name not in classes | side]
+    """What the questions leave out, or do not know."""
+    missing = unlearned(run)
     notes = [f"left out: {message}" for message in scored.broken]
     if missing:
+        asked = len(scored.table.classes) > len(run.selection.classes)
+        how = "asked about without scores" if asked else "not asked about"
         notes.append(
-            f"{count(len(missing), 'class', 'classes')} that the run has not learned are not asked "
-            f"about ({some(missing)}); label some images that have them"
+            f"{count(len(missing), 'class', 'classes')} that the run has not learned are {how} "
+            f"({some(missing)}): no label is known to be present. Images that have them would help"
         )
     return notes

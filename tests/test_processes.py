@@ -185,7 +185,7 @@ def test_a_wrong_timeout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def two_words() -> tuple[Words, Words]:
     """What two processes tell each other, here in one."""
-    store = torch.distributed.HashStore()  # type: ignore[attr-defined]  # type: ignore[attr-defined]
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
     return Words(store, 0, 2, "here"), Words(store, 1, 2, "there")
 
 
@@ -207,7 +207,7 @@ def test_a_meeting_ends_when_a_process_fails_or_has_no_heartbeat() -> None:
 
 
 def test_who_gave_up_waiting_is_not_the_one_that_is_silent() -> None:
-    store = torch.distributed.HashStore()  # type: ignore[attr-defined]  # type: ignore[attr-defined]
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
     first, second = (Words(store, rank, 3, "here") for rank in range(2))
     second.of_others(timed_out=True, patience=0.1)
     first.of_others(timed_out=True, patience=0.1)

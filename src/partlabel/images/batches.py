@@ -22,12 +22,14 @@ class Batch:
         labels: [B, C] in {-1, 0, 1}, float.
         views: the model's inputs for each view, [B, ...].
         teacher: a running mean of the model, if the method keeps one.
+        logged: whether figures that only the log shows are wanted; they are, in some of the steps.
     """
 
     rows: Tensor
     labels: Tensor
     views: dict[str, Tensor]
     teacher: "nn.Module | None" = None
+    logged: bool = True
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -22,7 +22,7 @@ from partlabel.training.build import make_head
 from partlabel.training.examples import Examples
 from partlabel.training.trainer import Trainer
 
-IMAGES, SIZE, BATCH, ROUNDS = 640, 96, 32, 5
+IMAGES, SIZE, BATCH = 640, 96, 32
 
 
 class Silent:
@@ -54,7 +54,9 @@ def _plain_loop(model: Classifier, inputs: InputSource, labels: torch.Tensor, ep
             optimizer.step()
 
 
-def _compare(case: str, frozen: Any, epochs: int, limit: float, folder: Path, table: Any) -> None:
+def _compare(
+    case: str, frozen: Any, epochs: int, rounds: int, limit: float, folder: Path, table: Any
+) -> None:
     paths = [folder / "images" / name for name in table.ids]
     pictures = Pictures(list(table.ids), paths, SIZE, seed=0)
     inputs: InputSource = pictures
@@ -66,19 +68,19 @@ def _compare(case: str, frozen: Any, epochs: int, limit: float, folder: Path, ta
     settings = make_settings(method="bce", epochs=epochs, batch=BATCH, size=SIZE, frozen=frozen)
     rows = np.arange(len(table))
     ratios = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         model = _model(frozen)
-        start = time.perf_counter()
+        start = time.process_time()  # of the CPU: other work on the machine hardly counts
         _plain_loop(model, inputs, labels, epochs)
-        plain_seconds = time.perf_counter() - start
+        plain_seconds = time.process_time() - start
         # without validation images, as in the plain loop
         train, val = Examples(table, inputs, rows), Examples(table, inputs, rows[:0])
         trainer = Trainer(
             _model(frozen), Bce(), train, val, settings, folder / f"{frozen}{number}", Silent()
         )
-        start = time.perf_counter()
+        start = time.process_time()
         trainer.fit()
-        ratios.append((time.perf_counter() - start) / plain_seconds)
+        ratios.append((time.process_time() - start) / plain_seconds)
     ratio = float(np.median(ratios))
     print_result(f"trainer / plain loop, {case}", f"{ratio:.3f}", f"<= {limit}", ratio <= limit)
 
@@ -88,5 +90,5 @@ def run() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "s"
         table = scenes.write(folder, IMAGES, scenes.World(20, SIZE, 0))
-        _compare("trained backbone", "nothing", 1, 1.05, folder, table)
-        _compare("cached features", "all", 30, 1.15, folder, table)
+        _compare("trained backbone", "nothing", 1, 5, 1.05, folder, table)
+        _compare("cached features", "all", 30, 15, 1.10, folder, table)

@@ -13,18 +13,24 @@ from conformance import MethodConformance
 from partlabel import read_labels, train
 from partlabel.base.errors import InputError, JobError
 from partlabel.base.interruption import interruptible
+from partlabel.images.batches import Batch
+from partlabel.images.pictures import Pictures
 from partlabel.judging.completion import complete_run as complete
 from partlabel.judging.scoring import evaluate_run
 from partlabel.labels import HUMAN, MODEL, Cells
 from partlabel.learning import losses
 from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.methods import METHODS, Figure, Method, Predict, Stage
+from partlabel.learning.methods.bce import Bce
 from partlabel.models import Classifier
 from partlabel.models.prediction import collect_scores
+from partlabel.training import trainer
 from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
+from partlabel.training.examples import Examples
 from partlabel.training.run import Run, load
 from partlabel.training.trainer import Trainer
+from trained import tiny_model
 
 TINY: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64, "batch": 8}
 
@@ -292,3 +298,91 @@ def test_ctrl_c_in_an_inner_block_also_interrupts_the_outer_one() -> None:
         assert outer()
     with interruptible() as later:
         assert not later()
+
+
+class InfiniteSlope(Bce):
+    """The loss stays finite, and the gradient of one step does not."""
+
+    steps, bad = 0, 3
+
+    def cost(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        self.steps += 1
+        slope = (0 * logits).abs().sqrt().sum() if self.steps == self.bad else 0
+        return super().cost(logits, batch) + slope
+
+
+@pytest.mark.parametrize(("bad", "message"), [
+    (1, r"the gradient became infinite in epoch 1, step 1, on images .*\.png"),
+    (3, "the weights became infinite in epoch 1, before step 4; the last good checkpoint is kept"),
+])  # fmt: skip
+def test_weights_that_are_not_finite_are_never_saved(
+    bad: int, message: str, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients are not looked at in every step, but weights are before they are saved."""
+    monkeypatch.setitem(METHODS, "odd", InfiniteSlope)
+    monkeypatch.setattr(InfiniteSlope, "bad", bad)
+    monkeypatch.setattr(trainer, "_SAVE_EVERY", 0.0)
+    with pytest.raises(JobError, match=message):
+        train(
+            scene / "labels.csv", scene / "images", tmp_path / "r", method="odd", epochs=2, **TINY
+        )
+    checkpoint = tmp_path / "r" / "last.safetensors"
+    assert checkpoint.exists() == (bad > 1)
+    if checkpoint.exists():
+        weights = load_state(checkpoint)["model"].values()
+        assert all(bool(value.isfinite().all()) for value in weights)
+
+
+def test_weights_that_are_not_finite_are_noticed_without_a_checkpoint(
+    scene: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InfiniteSlope, "bad", 5)
+    table = read_labels(scene / "labels.csv")
+    paths = [scene / "images" / name for name in table.ids]
+    pictures = Pictures(list(table.ids), paths, 64, seed=0)
+    method, rows = InfiniteSlope(), np.arange(len(table))
+    settings = make_settings(method="bce", epochs=1, **TINY)
+    training = Trainer(
+        tiny_model(method, len(table.classes)),
+        method,
+        Examples(table, pictures, rows),
+        Examples(table, pictures, rows[:0]),
+        settings,
+        None,
+        Silent(),
+    )
+    with pytest.raises(JobError, match=r"the weights became infinite .* nothing is kept"):
+        training.fit()
+    assert method.steps == 5
+
+
+class Silent:
+    """A watcher that does nothing."""
+
+    def begin(self, *_: Any) -> None:
+        """Do nothing."""
+
+    step = end = saved = note = warn = begin
+
+
+def test_figures_for_the_log_are_means_over_the_steps_that_have_them(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    known = losses.known_positives
+
+    def noted(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        seen.append(float(known(logits, labels)))
+        return known(logits, labels)
+
+    monkeypatch.setattr(losses, "known_positives", noted)
+    small = {**TINY, "batch": 2}
+    run = train(
+        scene / "labels.csv", scene / "images", tmp_path / "r", method="bce", epochs=2, **small
+    )
+    steps = -(-run.record.train_rows // 2)
+    logged = len(range(0, steps, trainer._LOG_EVERY))
+    assert 1 < logged < steps
+    assert len(seen) == 2 * logged
+    means = [line["positives"] for line in run.history()]
+    assert means == pytest.approx([np.mean(seen[:logged]), np.mean(seen[logged:])])

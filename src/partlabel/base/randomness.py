@@ -41,6 +41,25 @@ def uniform(stream: int, *item_keys: Keys) -> NDArray[np.float64]:
     state: Keys = np.asarray(stream, dtype=np.uint64)
     for array in item_keys:
         state = _mix(state ^ _mix(array))
+    return _from_bits(state)
+
+
+def uniform_of_mixed(stream: int, mixed: Keys) -> NDArray[np.float64]:
+    """The numbers of ``uniform(stream, keys)`` for :func:`mixed_keys`; faster if used again.
+
+    >>> names = keys(["a", "b"])
+    >>> uniform_of_mixed(7, mixed_keys(names)).tolist() == uniform(7, names).tolist()
+    True
+    """
+    return _from_bits(_mix(np.uint64(stream) ^ mixed))
+
+
+def mixed_keys(item_keys: Keys) -> Keys:
+    """Keys for :func:`uniform_of_mixed`."""
+    return _mix(item_keys)
+
+
+def _from_bits(state: Keys) -> NDArray[np.float64]:
     return np.asarray(_mix(state) >> np.uint64(11)) * 2.0**-53
 
 

@@ -24,12 +24,14 @@ class Batch:
             inputs of this process's share, while outputs of a model are those of the whole batch:
             give them to a model only, those of several views one after another.
         teacher: a running mean of the model, if the method keeps one.
+        logged: whether figures that only the log shows are wanted; they are, in some of the steps.
     """
 
     rows: Tensor
     labels: Tensor
     views: dict[str, Tensor]
     teacher: "nn.Module | None" = None
+    logged: bool = True
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -131,7 +131,11 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
-        """The loss of a batch as ``"loss"``, and its parts by name for the log."""
+        """The loss of a batch as ``"loss"``, and its parts by name for the log.
+
+        What takes time and only serves the log may be left out unless ``batch.logged``; the log has
+        the mean over the steps that have it.
+        """
 
     def part_weights(self, batch: Batch) -> dict[str, float] | None:
         """How much a part of the images weighs in each figure of :meth:`loss`.
@@ -167,8 +171,10 @@ class OnLogits(Method):
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """The cost, and for the log the cross-entropy of known positives."""
         logits = model(batch.views["weak"])
-        positives = losses.known_positives(logits.detach(), batch.labels)
-        return {"loss": self.cost(logits, batch), "positives": positives}
+        parts = {"loss": self.cost(logits, batch)}
+        if batch.logged:
+            parts["positives"] = losses.known_positives(logits.detach(), batch.labels)
+        return parts
 
 
 def weights_by_images(batch: Batch) -> dict[str, float]:

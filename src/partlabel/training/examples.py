@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.base.randomness import key, keys, uniform
+from partlabel.base.randomness import key, keys, mixed_keys, uniform_of_mixed
 from partlabel.images.batches import Rows, in_batches
 from partlabel.labels import LabelTable
 from partlabel.models.prediction import InputSource
 
 _SMALL_TABLE = 1 << 26  # cells of a table that is kept dense, one byte each
+_SMALLER_TABLE = 1 << 24  # cells of one that is kept as floats, as losses need it
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Examples:
 
         A last batch of a single image has no batch statistics, so it is joined to the one before.
         """
-        draws = uniform(key(seed, "order", epoch), self._row_keys)
+        draws = uniform_of_mixed(key(seed, "order", epoch), self._row_keys)
         batches = in_batches(self.rows[np.argsort(draws, kind="stable")], size)
         if len(batches) > 1 and len(batches[-1]) == 1:
             batches[-2:] = [np.concatenate(batches[-2:])]
@@ -45,9 +46,12 @@ class Examples:
 
     @cached_property
     def _row_keys(self) -> NDArray[Any]:
-        return keys(self.table.ids)[self.rows]
+        return mixed_keys(keys(self.table.ids)[self.rows])
 
     @cached_property
     def _dense_table(self) -> Tensor | None:
-        is_small = math.prod(self.table.shape) <= _SMALL_TABLE
-        return torch.from_numpy(self.table.dense()) if is_small else None
+        cells = math.prod(self.table.shape)
+        if cells > _SMALL_TABLE:
+            return None
+        dense = torch.from_numpy(self.table.dense())
+        return dense.float() if cells <= _SMALLER_TABLE else dense

@@ -16,6 +16,7 @@ from partlabel.base.wording import worded
 from partlabel.training.run import Run
 
 _SCORES = {"val_mAP": "validation mAP", "ema_val_mAP": "of the averaged weights"}
+_SHOW_EVERY = 0.1  # seconds between figures of steps
 _UNPRINTED = {"epoch", "stage", "lr", "positives", "images_per_second"}  # the log has them
 
 
@@ -37,22 +38,28 @@ class Monitor:
         self.epochs_bar = bar.add_task(f"{name} epochs".strip(), total=None)
         self.steps_bar = bar.add_task("", total=None)
         self.epochs, self.steps, self.images, self.started = 0, 1, 0, time.monotonic()
+        self.shown, self.waiting = 0.0, 0
 
     def begin(self, epoch: int, epochs: int, steps: int, done: int) -> None:
         """Show an epoch that begins; ``done`` of its steps may be done already."""
         self.epochs, self.steps = epochs, max(steps, 1)
-        self.images, self.started = 0, time.monotonic()
+        self.images, self.started, self.waiting = 0, time.monotonic(), 0
         self.bar.update(self.epochs_bar, completed=epoch, total=epochs)
         self.bar.reset(self.steps_bar, total=steps, completed=done, description="")
 
     def step(self, figures: dict[str, float], images: int) -> None:
-        """Show the figures of a step."""
+        """Show the figures of a step, unless others were shown just before."""
         self.images += images
-        speed = self.images / max(time.monotonic() - self.started, 1e-9)
+        self.waiting += 1
+        now = time.monotonic()
+        if now - self.shown < _SHOW_EVERY:
+            return
+        speed = self.images / max(now - self.started, 1e-9)
         text = "  ".join(f"{name} {value:.4f}" for name, value in figures.items())
         text += f"  {speed:.0f} images/s"
-        self.bar.update(self.steps_bar, advance=1, description=text)
-        self.bar.update(self.epochs_bar, advance=1 / self.steps)
+        self.bar.update(self.steps_bar, advance=self.waiting, description=text)
+        self.bar.update(self.epochs_bar, advance=self.waiting / self.steps)
+        self.shown, self.waiting = now, 0
 
     def end(self, record: dict[str, Any]) -> None:
         """Print the main figures of an epoch, and log all of them to TensorBoard."""

@@ -1,6 +1,7 @@
 """Optimisers by name; weight decay does not apply to biases and norms by default."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -141,6 +142,15 @@ def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         for name, value in moments.items():
             if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
                 moments[name] = torch.empty_like(parameter).copy_(value)
+
+
+def unhooked_step(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
+    """The step of an optimiser, without hooks and records for profilers around it.
+
+    Nobody uses them here, and they take a tenth of the time of a step that only trains a head.
+    """
+    hooked = type(optimizer).step
+    return partial(getattr(hooked, "__wrapped__", hooked), optimizer)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:

@@ -19,6 +19,7 @@ class Progress:
     total_steps: int = 0
     teacher_steps: int = 0  # since the teacher was a copy of the model
     sums: dict[str, float] = field(default_factory=dict)  # over the steps of this epoch
+    counts: dict[str, int] = field(default_factory=dict)  # steps that each sum is over
     notes: dict[str, float] = field(default_factory=dict)  # figures from before this epoch
     best: float = -math.inf
     best_epoch: int = -1
@@ -29,10 +30,20 @@ class Progress:
     converged: bool = False  # whether the last epoch left the cost unchanged
     history: list[dict[str, Any]] = field(default_factory=list)
 
+    def add(self, figures: dict[str, float]) -> None:
+        """Add the figures of a step."""
+        for name, value in figures.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def means(self) -> dict[str, float]:
+        """The mean of each figure over the steps of this epoch that have it."""
+        return {name: total / self.counts[name] for name, total in self.sums.items()}
+
     def end_epoch(self) -> None:
         """Go to the next epoch."""
         self.epoch, self.stage_epoch, self.step = self.epoch + 1, self.stage_epoch + 1, 0
-        self.sums, self.notes = {}, {}
+        self.sums, self.counts, self.notes = {}, {}, {}
 
     def end_stage(self) -> None:
         """Go to the next stage."""

@@ -2,7 +2,7 @@
 
 import math
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -17,14 +17,18 @@ from partlabel.learning.extensions import HasOwnRates
 from partlabel.learning.methods import Method, Stage
 from partlabel.models import Classifier
 from partlabel.models.heads import WithEvidence
-from partlabel.training.optimizers import WholeBatch, make_optimizer, set_rate
+from partlabel.training.optimizers import WholeBatch, make_optimizer, set_rate, unhooked_step
 from partlabel.training.progress import Progress
 from partlabel.training.schedule import factor
 from partlabel.training.settings import Settings
 from partlabel.training.sharing import Shares, average_gradients, average_statistics
 from partlabel.training.whole_set import Sums, WholeSet
 
+_CHECK_EVERY = 16  # steps between checks that gradients are finite
+_SEEDS = 64  # seeds of steps that are computed together
 _CONVERGED = 1e-6  # relative decrease of the cost in an epoch on all images at once
+
+_NO_CONTEXT = nullcontext()
 
 Figures = dict[str, float]
 
@@ -79,10 +83,16 @@ class Steps:
         trained = [p for p in objective.model.parameters() if p.requires_grad]
         groups = _own_groups(objective.method, lr)
         self.optimizer = make_optimizer(trained, groups, lr, settings, stage.optimizer)
+        self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         # a line search needs all digits of the cost
-        self.is_mixed = not isinstance(self.optimizer, WholeBatch)
+        whole = isinstance(self.optimizer, WholeBatch)
+        self.is_mixed = settings.precision != "32" and not whole
         scaler = getattr(fabric.strategy.precision, "scaler", None)
         self.scaler: torch.amp.GradScaler | None = scaler if self.is_mixed else None
+        # otherwise weights that are not finite are noticed by the next loss, before they are saved
+        self._step = unhooked_step(self.optimizer)
+        self._block, self._seeds = -1, list[int]()
+        self.checks_every_step = whole or settings.clip is not None or self.scaler is not None
 
     def take(self, batch: Batch | WholeSet, position: float, progress: Progress) -> Figures:
         """Take one step; returns the loss and its parts.
@@ -99,7 +109,7 @@ class Steps:
         set_rate(self.optimizer, share * progress.rate)
         figures = self._gradients(batch, progress.total_steps)
         if self.scaler is None:
-            self.optimizer.step()
+            self._step()
         else:
             self.scaler.step(self.optimizer)  # does nothing if a gradient is infinite
             self.scaler.update()
@@ -154,7 +164,8 @@ class Steps:
         figures = _numbers(parts)
         if not math.isfinite(figures["loss"]):
             raise DivergedError(f"the loss became {figures['loss']}")
-        self.optimizer.zero_grad()
+        for parameter in self.trained:
+            parameter.grad = None
         if self.is_mixed:
             self.fabric.backward(parts["loss"])
         else:
@@ -163,15 +174,24 @@ class Steps:
         self._average_statistics()
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        if self.checks_every_step or step % _CHECK_EVERY == 0:
+            self._check_gradients()
+        return figures
+
+    def _check_gradients(self) -> None:
+        """Raise an error if gradients are not finite, and clip them if they are to be clipped."""
+        gradients = [p.grad for p in self.trained if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
         if not math.isfinite(float(norm)):  # before it gets into the weights, and a checkpoint
             if self.scaler is not None and self.scaler.get_scale() >= 1:
-                return figures  # the step is left out, and the next one has a smaller scale
+                return  # the step is left out, and the next one has a smaller scale
             raise DivergedError("the gradient became infinite")
         if self.settings.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(trained, self.settings.clip, norm)
-        return figures
+            torch.nn.utils.clip_grads_with_norm_(self.trained, self.settings.clip, norm)
+
+    def has_finite_weights(self) -> bool:
+        """Whether all weights that are trained are finite."""
+        return all(bool(parameter.isfinite().all()) for parameter in self.trained)
 
     def _loss(self, batch: Batch, step: int, part: int = 0) -> dict[str, Tensor]:
         """The loss of a batch; the same again if it is computed again in this step.
@@ -179,9 +199,9 @@ class Steps:
         Args:
             part: its number, if it is a part of all images.
         """
-        seed_generator(key(self.settings.seed, "step", step, *([part] if part else [])))
+        seed_generator(key(self.settings.seed, "step", step, part) if part else self._seed(step))
         try:
-            with self.fabric.autocast() if self.is_mixed else nullcontext():
+            with self.fabric.autocast() if self.is_mixed else _NO_CONTEXT:
                 parts = self._parts(batch)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
@@ -195,17 +215,28 @@ class Steps:
     def _parts(self, batch: Batch) -> dict[str, Tensor]:
         """The loss and its parts."""
         backbone = self.objective.model.backbone
-        was_training = backbone.training
-        if self.shares.sizes and not self.shares.own:
-            backbone.eval()  # there are no statistics of an empty share
-        parts: dict[str, Tensor] = self.objective(batch)
-        backbone.train(was_training)
-        return parts
+        is_empty = self.shares.sizes and not self.shares.own
+        if not is_empty or not backbone.training:
+            return cast("dict[str, Tensor]", self.objective(batch))
+        backbone.eval()  # there are no statistics of an empty share
+        try:
+            return cast("dict[str, Tensor]", self.objective(batch))
+        finally:
+            backbone.train()
 
     def _average_statistics(self) -> None:
         """Make batch statistics those of all processes; not before gradients are computed."""
         if self.shares.sizes:
             average_statistics(self.objective.model.backbone, self.shares.sizes)
+
+    def _seed(self, step: int) -> int:
+        """The seed of a step; those of a block are computed together, which is faster."""
+        block, place = divmod(step, _SEEDS)
+        if block != self._block:
+            first, seed = block * _SEEDS, self.settings.seed
+            self._seeds = [key(seed, "step", first + number) for number in range(_SEEDS)]
+            self._block = block
+        return self._seeds[place]
 
 
 def has_converged(before: float | None, first: float, final: float) -> bool:
@@ -221,7 +252,7 @@ def has_converged(before: float | None, first: float, final: float) -> bool:
 
 
 def _numbers(parts: dict[str, Tensor]) -> Figures:
-    return {name: float(part.detach()) for name, part in parts.items()}
+    return {name: part.item() for name, part in parts.items()}
 
 
 def _own_groups(method: Method, lr: float) -> list[dict[str, Any]]:

@@ -39,7 +39,9 @@ from partlabel.training.sharing import Shares, check_equal, drawing_apart, gathe
 from partlabel.training.steps import DivergedError, Objective, Steps
 from partlabel.training.whole_set import WholeSet, whole_set
 
-_SAVE_EVERY = 5.0  # seconds between checkpoints, at least
+_SAVE_EVERY = 10.0  # seconds between checkpoints, at least
+_QUICK = 0.1  # seconds that writing a checkpoint may take; else there are fewer of them
+_LOG_EVERY = 8  # steps between figures that take time and only serve the log
 
 
 class InterruptedTrainingError(StoppedError):
@@ -89,7 +91,7 @@ class Trainer:
         self.progress = Progress()
         self.best_weights: dict[str, Tensor] = {}
         self.broken: dict[int, str] = {}
-        self._started, self._saved_at = False, time.monotonic()
+        self._started, self._saved_at, self._pause = False, time.monotonic(), _SAVE_EVERY
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -108,6 +110,7 @@ class Trainer:
                 self._train_epoch()
                 done = progress.stage == len(self.stages) or progress.epoch == epoch
                 self._save(force=done)
+        self._check_weights()
 
     def _train_epoch(self) -> None:
         progress, stage = self.progress, self._stage
@@ -144,7 +147,7 @@ class Trainer:
         if not progress.total_steps:
             raise JobError("no training image could be read")
         speed = images / max(time.monotonic() - start, 1e-9)
-        self._end_epoch(self._validated_record(len(batches), speed))
+        self._end_epoch(self._validated_record(speed))
 
     def _train_step(self, batch: Batch | WholeSet, position: float) -> None:
         """One step of the optimiser; ``position`` is the share of the stage that is over."""
@@ -154,34 +157,45 @@ class Trainer:
         try:
             figures = self.steps.take(batch, position, progress)
         except DivergedError as error:
+            self._check_weights()
             raise self._located(error, batch) from error
         progress.total_steps += 1
         if self.teacher is not None:
             progress.teacher_steps += 1
             follow(self.teacher, self.model, self.ema or 0.0, progress.teacher_steps)
-        for name, value in figures.items():
-            progress.sums[name] = progress.sums.get(name, 0.0) + value
+        progress.add(figures)
         self.watcher.step(figures, len(batch))
+
+    def _check_weights(self) -> None:
+        """Raise an error if weights are not finite, so that no checkpoint ever has such weights."""
+        if not self.steps.has_finite_weights():
+            raise JobError(
+                f"the weights became infinite in epoch {self.progress.epoch + 1}, before step "
+                f"{self.progress.step + 1}; {self._kept()}. A smaller --lr usually helps"
+            )
+
+    def _kept(self) -> str:
+        """What is left of a training that failed."""
+        is_saved = self.checkpoint is not None and self.checkpoint.exists()
+        return "the last good checkpoint is kept" if is_saved else "nothing is kept"
 
     def _located(self, error: DivergedError, batch: Batch | WholeSet) -> JobError:
         """An error that also says where in the training it happened."""
         names = some([self.train_set.table.ids[int(row)] for row in batch.rows], most=8)
-        is_saved = self.checkpoint is not None and self.checkpoint.exists()
-        kept = "the last good checkpoint is kept" if is_saved else "nothing is kept"
         return JobError(
             f"{error} in epoch {self.progress.epoch + 1}, step {self.progress.step + 1}, on images "
-            f"{names}; {kept}. A smaller --lr usually helps"
+            f"{names}; {self._kept()}. A smaller --lr usually helps"
         )
 
     # -- the end of epochs and stages --------------------------------------------------------------
 
-    def _validated_record(self, steps: int, speed: float) -> dict[str, Any]:
+    def _validated_record(self, speed: float) -> dict[str, Any]:
         """The line of the log: means over steps, figures from before the epoch, validation."""
         progress = self.progress
         record: dict[str, Any] = {"epoch": progress.epoch + 1, "stage": progress.stage + 1}
         record["lr"] = self.steps.optimizer.param_groups[0]["lr"]
         record |= progress.notes
-        record |= {name: total / max(steps, 1) for name, total in progress.sums.items()}
+        record |= progress.means()
         record["val_mAP"] = self._validate(self.model)
         if self.teacher is not None:
             record["ema_val_mAP"] = self._validate(self.teacher)
@@ -257,17 +271,19 @@ class Trainer:
     def _load(self, batches: list[Rows]) -> Generator[Batch]:
         views, epoch, device = self.method.views, self.progress.epoch, self.fabric.device
         source, signal = self.train_set.inputs, self._received_signal
+        moves = device.type != "cpu"
         with closing(
             self.shares.load(source, batches, views, epoch, self.workers, signal)
         ) as parts:
-            for inputs in parts:
+            for step, inputs in enumerate(parts, start=self.progress.step):
                 self._note_broken(inputs)
-                yield Batch(
-                    torch.from_numpy(inputs.rows).to(device),
-                    self.train_set.labels_of(inputs.rows).to(device, torch.float32),
-                    {name: view.to(device) for name, view in inputs.views.items()},
-                    self.teacher,
-                )
+                rows, labels = torch.from_numpy(inputs.rows), self.train_set.labels_of(inputs.rows)
+                views_of = inputs.views
+                if moves:
+                    rows, labels = rows.to(device), labels.to(device)
+                    views_of = {name: view.to(device) for name, view in views_of.items()}
+                logged = step % _LOG_EVERY == 0
+                yield Batch(rows, labels.float(), views_of, self.teacher, logged=logged)
 
     def _note_broken(self, inputs: Inputs) -> None:
         for row, message in inputs.broken.items():
@@ -347,9 +363,11 @@ class Trainer:
         """Write a checkpoint, if the last one is some seconds old or it must be."""
         if self.checkpoint is None:
             return
-        is_due = processes.is_first() and time.monotonic() - self._saved_at >= _SAVE_EVERY
+        start = time.monotonic()
+        is_due = processes.is_first() and start - self._saved_at >= self._pause
         if not force and not is_due:
             return
+        self._check_weights()
         state = {
             "progress": vars(self.progress),
             "model": self.model.trained_weights(),
@@ -363,6 +381,7 @@ class Trainer:
         save_state(self.checkpoint, state)
         self.watcher.saved(self.progress.history)
         self._saved_at = time.monotonic()
+        self._pause = _SAVE_EVERY * max(1.0, (self._saved_at - start) / _QUICK)
 
     def _restore(self, checkpoint: Path) -> None:
         state = load_state(checkpoint)

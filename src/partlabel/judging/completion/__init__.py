@@ -32,6 +32,7 @@ from partlabel.judging.completion.notes import (
 from partlabel.judging.completion.result import Completion, files_of
 from partlabel.judging.scoring import Scored, filled_table, score
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
+from partlabel.labels.mixed_tags import find_mixed_tags
 from partlabel.metrics.sampling import Basis
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
@@ -103,6 +104,7 @@ def complete_run(
             better_alternatives(share, alternatives),
             shifted_classes(assessment, logits[train], unknown[train], known.classes),
             tagged_images(assessment),
+            *(one.describe() for one in find_mixed_tags(selection.known)),
             other_splits(values[outside][unknown[outside]]),
             about_suspects(suspects, selection.known, wrong),
             *unlike_images(assessment, values),

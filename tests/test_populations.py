@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from partlabel.judging.completion.assessment import Scope
+from partlabel.judging.completion.evidence_files import recall_at_least
 from partlabel.judging.completion.held_labels import Choosing, Evidence, populations
-from partlabel.judging.completion.result import recall_at_least
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.groups import Groups
 from partlabel.metrics.calibration import calibrate
@@ -83,3 +83,19 @@ def test_images_that_belong_together_test_by_image_and_count_as_one() -> None:
     sample = draw_sample(by_image, [0], PRESENT)
     assert np.isin(sample.image, groups.first).all()
     assert np.bincount(sample.image).max() == 2
+
+
+def test_the_same_number_of_labels_in_each_image_tests_by_image() -> None:
+    """One label tells of the others then: where all three are trained on, none is reserved."""
+    rng = np.random.default_rng(2)
+    truth = make_truth(rng, 1500)
+    rank = np.argsort(np.argsort(rng.random(truth.shape), axis=1), axis=1)
+    selection = select(make_table(np.where(rank < 3, truth, 0)), Settings(method="bce"))
+    seen, tested = selection.table.dense() != 0, selection.tested.dense() != 0
+    assert tested.any()
+    assert not tested[seen.sum(axis=1) == 3].any()
+    (population,) = populations(
+        selection, make_evidence(selection, np.zeros(1500, dtype=np.bool_), rng), 0
+    )
+    assert population.unit == "image"
+    assert np.array_equal(population.unknown, rank >= 3)

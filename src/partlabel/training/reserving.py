@@ -24,6 +24,9 @@ _FOUND = 0.35  # share of the present labels that is expected beyond a threshold
 _MOST = 0.3  # share of the known labels of a class that is reserved at most
 _PILOT = 0.5  # share of the known labels that may not be reserved
 _CLUMPED = 1.5  # spread of the labels per image, relative to chance, if labels come by image
+_EVEN = 0.5  # the same, if images have the same number of labels
+_TOGETHER = 0.5  # deviation of spreads from chance, if classes are known together
+_SIGNS = 17  # sums of labels whose spread is looked at
 _FEW = 8  # known labels of a class and group below which nothing is reserved
 
 Mask = NDArray[np.bool_]
@@ -59,7 +62,8 @@ class Groups:
     Args:
         of_image: [n] the group of each image: the images with labels of the same origins.
         random: [G] whether the labels of a group are missing at random, label by label; not if
-            whole images are labelled, or no label shows an origin, or images belong together.
+            whole images are labelled, or all images have the same number of labels, or no label
+            shows an origin, or images belong together.
     """
 
     of_image: NDArray[np.int64]
@@ -122,10 +126,21 @@ def _by_chance(known: Mask) -> bool:
 
 
 def _missing_at_random(known: Mask) -> bool:
-    """Whether some labels are missing, and not more unevenly over the images than by chance."""
+    """Whether some labels are missing, each independently of the other labels of its image.
+
+    Three other ways are seen: some images have more labels, all images have the same number, or
+    classes are known together, or one instead of the other. Sums of labels per image, with random
+    signs of the classes, then vary more or less than by chance.
+    """
     share = known.mean(axis=0) if len(known) else np.zeros(known.shape[1])
     expected = float((share * (1 - share)).sum())
-    return expected > 0 and float(known.sum(axis=1).var()) <= _CLUMPED * expected
+    if not expected > 0:
+        return False
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (known.shape[1], _SIGNS))
+    signs[:, 0] = 1.0  # the number of labels
+    spread = (known.astype(np.float32) @ signs.astype(np.float32)).var(axis=0) / expected
+    together = float(np.sqrt(np.mean((spread[1:] - 1) ** 2)))
+    return bool(_EVEN <= spread[0] <= _CLUMPED and together <= _TOGETHER)
 
 
 def draw_reserved(

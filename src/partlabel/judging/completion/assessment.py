@@ -80,13 +80,18 @@ class Assessment:
         """[n, C] the values of the unknown cells that are filled in; 0 for all other cells."""
         values = np.zeros(self.logits.shape, dtype=np.int8)
         for scope in self.scopes:
-            values += scope.decide()
-            if scope.guarantees.unit == "image":
-                # fewer of the unknown labels are present where some presences are known already, so
-                # what was tested on other images holds for absent labels only
-                tagged = self.fillable & self.evidence.tagged[:, None]
-                absent = scope.guarantees.decide(self.logits) == ABSENT
-                values[tagged & absent] = ABSENT
+            values += self.decide_in(scope)
+        return values
+
+    def decide_in(self, scope: Scope) -> NDArray[np.int8]:
+        """[n, C] the values that are filled in because of the tests of a scope; 0 elsewhere."""
+        values = scope.decide()
+        if scope.guarantees.unit == "image":
+            # fewer of the unknown labels are present where some presences are known already, so
+            # what was tested on other images holds for absent labels only
+            tagged = self.fillable & self.evidence.tagged[:, None]
+            absent = scope.guarantees.decide(self.logits) == ABSENT
+            values[tagged & absent] = ABSENT
         return values
 
 

@@ -115,11 +115,11 @@ def _reserved_images(run: Run, scored: Scored) -> tuple[Choosing, NDArray[np.int
     selection, known = run.selection, run.selection.known
     rows = [rows[scored.readable[rows]] for rows in (selection.val, selection.reserved)]
     judges = evidence(known)
-    tables = [judges.subset(part) for part in rows]
-    labels = as_unknown(tables[0].merge(tables[1]), selection.training, run.settings.seed)
+    first, second = (judges.subset(part) for part in rows)
+    training, seed = selection.training, run.settings.seed
     tested = np.zeros(scored.table.shape, dtype=np.int8)
-    tested[rows[1]] = labels[len(rows[0]) :]
-    return Choosing(scored.scores[rows[0]], labels[: len(rows[0])]), tested
+    tested[rows[1]] = as_unknown(second, training, seed, first)
+    return Choosing(scored.scores[rows[0]], as_unknown(first, training, seed, first)), tested
 
 
 def _reserved_cells(run: Run, scored: Scored) -> tuple[Choosing, NDArray[np.int8]]:
@@ -222,7 +222,9 @@ def _same_strata(cells: Mask, group: NDArray[np.int64]) -> Mask:
     return np.asarray(np.stack([cells[group == g].any(axis=0) for g in range(number)])[group])
 
 
-def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.int8]:
+def as_unknown(
+    held: LabelTable, training: LabelTable, seed: int, choosing: LabelTable | None = None
+) -> NDArray[np.int8]:
     """[n, C] the labels that would be unknown if these images were labelled like training images.
 
     If held-out images have more labels than training images, their labels are no sample of the
@@ -231,23 +233,28 @@ def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> NDArray[np.
     training image has: the image with the most labels as many as the training image with the most,
     and so on. Images that are labelled like training images are a sample as they are.
 
+    What an image leaves out depends on its own labels, and on images that choose. Images that test
+    therefore stay independent of each other.
+
     Args:
         held: human labels of held-out images.
         training: the labels of the training images.
         seed: decides which labels are left out.
+        choosing: labels of held-out images that choose, which show how many labels such images
+            have; None for the held-out images themselves.
     """
-    labels = held.dense()
-    if not has_more_labels(held, training):
+    labels, like = held.dense(), held if choosing is None else choosing
+    if not has_more_labels(like, training):
         return labels
     images = keys(held.ids)
     draw = uniform(key(seed, "aside"), images[:, None], keys(held.classes))
     ties = uniform(key(seed, "like"), images)
     for value in (PRESENT, ABSENT):
-        own = (labels == value).sum(axis=1)
-        quantile = np.empty(len(own))
-        quantile[np.lexsort((ties, own))] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
+        own, usual = (labels == value).sum(axis=1), np.sort(_per_image(like, value))
+        low, high = (np.searchsorted(usual, own, side=side) for side in ("left", "right"))
+        quantile = (low + ties * (high - low)) / len(usual)
         others = np.sort(_per_image(training, value))
-        numbers = others[(quantile * len(others)).astype(np.int64)]
+        numbers = others[np.minimum((quantile * len(others)).astype(np.int64), len(others) - 1)]
         rank = np.argsort(np.argsort(np.where(labels == value, draw, 2.0), axis=1), axis=1)
         labels[(labels == value) & (rank < numbers[:, None])] = 0
     return labels

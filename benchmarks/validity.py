@@ -282,11 +282,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="How often are guarantees wrong?")
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--tests", nargs="*", default=list(TESTS), choices=list(TESTS))
+    parser.add_argument("--missing", nargs="*", default=list(MISSING), choices=list(MISSING))
     args = parser.parse_args()
     rows, surprises = [], 0
     for test in args.tests:
         planted = TESTS[test].planted
-        for missing in MISSING:
+        for missing in args.missing:
             for learner in [PLANTED[test]] if planted else LEARNERS:
                 tally = Tally()
                 for seed in range(args.draws // len(LEARNERS)):

@@ -114,10 +114,25 @@ def tags(world: World, rng: Any) -> LabelTable:
     return LabelTable.from_cells(table.ids, table.classes, cells, None, ["team", "tags", "-"])
 
 
+def per_image(world: World, rng: Any) -> LabelTable:
+    """Three labels of each image, drawn at random: labels of an image are not independent."""
+    rank = np.argsort(np.argsort(rng.random(world.truth.shape), axis=1), axis=1)
+    return _table(np.where(rank < 3, world.truth, 0))
+
+
+def merged_without_origins(world: World, rng: Any) -> LabelTable:
+    """Two datasets that were labelled for five and for three classes, as one file."""
+    first = rng.permutation(CLASSES) < 5
+    looked = np.where(np.arange(IMAGES)[:, None] % 2 == 0, first, ~first)
+    return _table(np.where(looked, world.truth, 0))
+
+
 MISSING = {
     "at random": partial,
     "at random, by origin": origins,
+    "per image": per_image,
     "merged": merged,
+    "merged, no origins": merged_without_origins,
     "whole images": whole_images,
     "team, tags, nothing": tags,
 }

@@ -14,7 +14,6 @@ from partlabel import read_labels, train, write_labels
 from partlabel.base.errors import InputError
 from partlabel.cli import main
 from partlabel.judging.completion import Completion, complete_run
-from partlabel.judging.completion.held_labels import as_unknown
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, scenes, simulate
 from partlabel.training.run import Run
 
@@ -211,10 +210,17 @@ def test_the_command_writes_labels_and_evidence(
     with (tmp_path / "done.guarantees.csv").open() as stream:
         lines = list(csv.DictReader(stream))
     total = 0
+    assert {(line["class"], line["value"]) for line in lines} == {
+        (name, value) for name in labels.classes for value in "01"
+    }
     for line in lines:
         j, value = labels.classes.find([line["class"]]).item(), 2 * int(line["value"]) - 1
         rows = filled[:, j] & (values[:, j] == value)
         assert rows.sum() == int(line["filled"])
+        if line["rests_on"] == "nothing":
+            assert line["filled"] == "0"
+            assert line["threshold"] == line["at_least"] == ""
+            continue
         total += int(rows.sum())
         threshold, scores = float(line["threshold"]), table.scores()[rows, j]
         assert (value * (scores - threshold) >= -1e-5).all()
@@ -292,60 +298,13 @@ def test_without_evidence_nothing_is_guaranteed(
     assert why in completion.notes[0]
     assert completion.share == 0
     assert np.array_equal(completion.table.dense(), labels.dense())
-
-
-def full_labels() -> tuple[LabelTable, LabelTable]:
-    """All labels of held-out and of training images, each with at least one positive."""
-    rng = np.random.default_rng(0)
-    values = np.where(rng.random((6000, 6)) < rng.choice([0.05, 0.5], (6000, 1)), PRESENT, ABSENT)
-    values[np.arange(6000), rng.integers(6, size=6000)] = PRESENT
-    full = LabelTable([f"i{i}" for i in range(6000)], [f"c{j}" for j in range(6)], values)
-    return full.subset(np.arange(3000)), full.subset(np.arange(3000, 6000))
-
-
-def test_one_positive_fewer_is_left_for_single_positives() -> None:
-    held, others = full_labels()
-    left = as_unknown(held, simulate.single_positive(others, 0), 0).dense()
-    present = (held.dense() == PRESENT).sum(axis=1)
-    assert np.array_equal((left == PRESENT).sum(axis=1), present - 1)
-    assert np.array_equal(left == ABSENT, held.dense() == ABSENT)
-
-
-def tags(full: LabelTable, share: float) -> LabelTable:
-    """A share of the present labels; no absent label is known."""
-    draw = np.random.default_rng(1).random(len(full.cells.values))
-    return full.with_cells(full.cells.where((full.cells.values == PRESENT) & (draw < share)))
-
-
-@pytest.mark.parametrize(
-    "hide",
-    [
-        lambda full: simulate.single_positive(full, 0),
-        lambda full: simulate.positive_and_negatives(full, 0),
-        lambda full: simulate.partial(full, 0.1, 0),
-        lambda full: simulate.partial(full, 0.8, 0),
-        lambda full: tags(full, 0.5),
-        lambda full: tags(full, 0.9),
-    ],
-    ids=["single", "positive+negatives", "10%", "80%", "half of the tags", "most tags"],
-)
-def test_full_labels_are_reduced_to_a_sample_of_unknown_labels(hide: Any) -> None:
-    """The share of present labels is that among the unknown labels of the training images."""
-    held, others = full_labels()
-    known = hide(others)
-    unknown = others.dense()[known.dense() == 0]
-    left = as_unknown(held, known, 0).dense()
-    share = (left[left != 0] == PRESENT).mean()
-    assert share == pytest.approx((unknown == PRESENT).mean(), abs=0.05)
-    assert (left != 0).mean() == pytest.approx((known.dense() == 0).mean(), abs=0.02)
-
-
-def test_images_labelled_like_training_images_are_not_changed() -> None:
-    held, others = full_labels()
-    for share in (0.1, 0.5):
-        labels = simulate.partial(held, share, 1)
-        left = as_unknown(labels, simulate.partial(others, share, 0), 0)
-        assert left == labels
+    _, path, *_ = completion.save(dataset.folder / f"{name}.csv")
+    with path.open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert len(lines) == 2 * len(labels.classes)
+    assert {(line["filled"], line["rests_on"], line["tested"]) for line in lines} == {
+        ("0", "nothing", "")
+    }
 
 
 def test_a_biased_sample_of_labels_is_reported(dataset: Dataset) -> None:

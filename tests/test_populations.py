@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.judging.completion.assessment import Scope
+from partlabel.judging.completion.evidence_files import recall_at_least
 from partlabel.judging.completion.held_labels import HeldLabels, judges_of
 from partlabel.judging.completion.layout import (
     PARTS,
@@ -16,7 +17,6 @@ from partlabel.judging.completion.layout import (
     populations,
     reserved_labels,
 )
-from partlabel.judging.completion.result import recall_at_least
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.groups import Groups
 from partlabel.metrics.guarantee import Guarantee, nothing_guaranteed
@@ -138,3 +138,18 @@ def test_images_that_belong_together_test_by_image_and_count_as_one() -> None:
     images = sample.image[sample.reserved]
     assert np.isin(images, groups.first).all()
     assert np.bincount(images).max() == 2
+
+
+def test_the_same_number_of_labels_in_each_image_tests_by_image() -> None:
+    """One label tells of the others then: where all three are trained on, none is reserved."""
+    rng = np.random.default_rng(2)
+    truth = make_truth(rng, 1500)
+    rank = np.argsort(np.argsort(rng.random(truth.shape), axis=1), axis=1)
+    selection = select(make_table(np.where(rank < 3, truth, 0)), Settings(method="bce"))
+    seen, tested = selection.table.dense() != 0, selection.tested.dense() != 0
+    assert tested.any()
+    assert not tested[seen.sum(axis=1) == 3].any()
+    held = make_held(selection, np.zeros(1500, dtype=np.bool_))
+    _, (population,) = make_populations(selection, held, rng)
+    assert population.unit == "image"
+    assert np.array_equal(population.unknown.sum(axis=0), (rank >= 3).sum(axis=0))

@@ -32,6 +32,17 @@ def make_table(images: int = 2000, classes: int = 6, seed: int = 0) -> LabelTabl
 FULL = make_table()
 
 
+def without_origins(table: LabelTable) -> LabelTable:
+    return LabelTable(table.ids, table.classes, table.dense())
+
+
+def labelled_for(classes: list[int]) -> LabelTable:
+    """Parts of the images, each labelled for so many classes of its own."""
+    part = np.repeat(np.arange(len(classes)), classes)
+    image = np.arange(len(FULL)) % len(classes)
+    return LabelTable(FULL.ids, FULL.classes, np.where(part == image[:, None], FULL.dense(), 0))
+
+
 def test_labels_of_models_and_answers_to_their_questions_do_not_test() -> None:
     table = simulate.partial(FULL, 0.5, 0)
     size = len(table.cells.values)
@@ -56,17 +67,35 @@ def test_an_origin_that_notes_presences_only_does_not_test() -> None:
     ("hide", "groups", "random"),
     [
         (lambda: simulate.partial(FULL, 0.1, 0), 1, [True]),
-        (lambda: simulate.partial(FULL, 0.5, 0, per_image=True), 1, [True]),
+        (lambda: simulate.partial(FULL, 0.5, 0, per_image=True), 1, [False]),
         (lambda: simulate.dense(FULL, 0.3, 0), 2, [False, False]),
         (lambda: simulate.merged(FULL, 0), 2, [False, False]),
+        (lambda: without_origins(simulate.merged(FULL, 0)), 1, [False]),
+        (lambda: without_origins(labelled_for([4, 2])), 1, [False]),
+        (lambda: without_origins(labelled_for([3, 2, 1])), 1, [False]),
         (lambda: simulate.mixed(FULL, 0), 3, None),
     ],
-    ids=["partial", "per image", "dense", "merged", "mixed"],
+    ids=["partial", "per image", "dense", "merged", "one file", "4 and 2", "3, 2 and 1", "mixed"],
 )
 def test_how_labels_are_missing_is_seen(hide: Any, groups: int, random: list[bool] | None) -> None:
     found = image_groups(hide())
     assert len(found.random) == groups
     assert random is None or found.random.tolist() == random
+
+
+@pytest.mark.parametrize("images", [100, 2000])
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+def test_labels_that_are_missing_at_random_are_seen_as_such(images: int, share: float) -> None:
+    """Also if classes differ in how often they are known, and with few images."""
+    seen = 0
+    for seed in range(20):
+        full = make_table(images, 8, seed)
+        shares = np.random.default_rng(seed).uniform(0.5, 1.0, 8) * share
+        known = np.random.default_rng([seed, 1]).random(full.shape) < shares
+        table = LabelTable(full.ids, full.classes, np.where(known, full.dense(), 0))
+        found = image_groups(table)
+        seen += bool(found.random[np.bincount(found.of_image).argmax()])
+    assert seen >= 19
 
 
 def test_reserved_labels_are_a_random_sample_of_what_training_does_not_see() -> None:

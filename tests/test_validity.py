@@ -13,7 +13,7 @@ def tally_of(missing: str, learner: str, test: str, draws: int = 9) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("missing", ["at random", "whole images"])
+@pytest.mark.parametrize("missing", ["at random", "whole images", "per image"])
 def test_guarantees_hold(missing: str) -> None:
     tally = tally_of(missing, "linear", "exact")
     assert tally.holds

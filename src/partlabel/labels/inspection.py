@@ -13,6 +13,7 @@ from partlabel.images.matching import spellings
 from partlabel.images.named_images import open_images
 from partlabel.labels import CHOSEN, CONFIRMED, MODEL, RANDOM, LabelTable
 from partlabel.labels.formats import Notes
+from partlabel.labels.mixed_tags import MixedTags, find_mixed_tags
 from partlabel.labels.origins import OriginSummary, origin_summaries
 
 
@@ -80,6 +81,7 @@ class Inspection:
         asked: number of labels that were asked for at random, that were asked for by a model's
             choice, and that were confirmed.
         origins: what each origin noted, if labels have origins.
+        mixed_tags: images that look as if they had tags, among labels of both kinds.
         notes: the reader's remarks about the file.
         files: the check of the image files, if there was one.
     """
@@ -93,6 +95,7 @@ class Inspection:
     from_model: int
     asked: dict[str, int]
     origins: list[OriginSummary]
+    mixed_tags: list[MixedTags]
     notes: Notes
     files: FileSummary | None = None
 
@@ -115,7 +118,12 @@ class Inspection:
             }
             for origin in self.origins
         ]
-        return asdict(self) | {"not_evaluable": self.not_evaluable, "origins": origins}
+        tags = [one._asdict() for one in self.mixed_tags]
+        return asdict(self) | {
+            "not_evaluable": self.not_evaluable,
+            "origins": origins,
+            "mixed_tags": tags,
+        }
 
 
 def inspect(
@@ -161,6 +169,7 @@ def inspect(
             for name, kind in (("random", RANDOM), ("chosen", CHOSEN), ("confirmed", CONFIRMED))
         },
         origins=origin_summaries(table),
+        mixed_tags=find_mixed_tags(table),
         notes=notes,
     )
     if images is not None:

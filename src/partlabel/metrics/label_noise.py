@@ -22,6 +22,7 @@ _GAIN = 7.0  # of the log-likelihood: with less, wrong labels cannot be told fro
 _GAIN_PER_ORIGIN = 2.0  # of the log-likelihood, for each origin but the first
 _START = 0.02  # rate of wrong labels that the search starts at
 _MOST_HARD = 0.5  # share of the images that are hard at most
+_MOST_WRONG = 0.5  # share of the labels of a value that are wrong at most
 _ROUNDS = 200
 _MOST = 50_000  # labels that the rates are fitted to, about
 _TINY = 1e-300
@@ -122,7 +123,7 @@ def _fit(labels: _Labels, *, with_wrong: bool) -> _Model:
         with_wrong: whether labels may be wrong; if not, all contradictions are errors of a model.
     """
     number = int(labels.origin.max(initial=0)) + 1
-    rates = np.full(2 * number if with_wrong else 0, logit(_START))
+    rates = np.full(2 * number if with_wrong else 0, logit(_START / _MOST_WRONG))
     start = np.concatenate([[0.0, 0.0, logit(0.3), 0.0, logit(0.1)], rates])
 
     def cost(parameters: Floats) -> tuple[float, Floats]:
@@ -137,7 +138,7 @@ def _model(parameters: Floats, origins: int) -> _Model:
     """The model of parameters without bounds. A hard image has a smaller slope than a clear one."""
     slope, intercept, ratio, other, hard = parameters[:5].tolist()
     slopes = np.exp(slope) * np.array([1.0, expit(ratio)])
-    rates = expit(parameters[5:]) if len(parameters) > 5 else np.zeros(2 * origins)
+    rates = _MOST_WRONG * expit(parameters[5:]) if len(parameters) > 5 else np.zeros(2 * origins)
     share = _MOST_HARD * float(expit(hard))
     return _Model(slopes, np.array([intercept, other]), share, rates[:origins], rates[origins:])
 
@@ -174,8 +175,9 @@ def _log_posterior(parameters: Floats, labels: _Labels, origins: int) -> tuple[f
         (model.invented, labels.present, 1 - truly),
     ):
         found = np.bincount(labels.origin, wrong * noted, origins)
-        rates.append(found - rate * (np.bincount(labels.origin, these, origins) + _PRIOR))
-        value += _PRIOR * float(np.log(np.maximum(1 - rate, _TINY)).sum())
+        others = np.bincount(labels.origin, these, origins) - found + _PRIOR
+        rates.append((found - others * rate / (1 - rate)) * (1 - rate / _MOST_WRONG))
+        value += _PRIOR * float(np.log1p(-rate).sum())
     return value, np.concatenate([slope, *rates])
 
 

@@ -194,6 +194,7 @@ def _findings(inspection: Inspection) -> Iterator[str]:
         if number:
             yield f"labels asked for ({kind}): {number:,}"
     yield from filter(None, (origin.suspicion() for origin in inspection.origins))
+    yield from (one.describe() for one in inspection.mixed_tags)
     repeated = inspection.notes.repeated
     yield f"images described more than once: {_number_and_names(repeated)}"
     contradictions = inspection.notes.contradictions

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.labels import ABSENT, CHOSEN, HUMAN, PRESENT, RANDOM, LabelTable
+from partlabel.labels.cells import Cells
 from partlabel.labels.groups import Groups as Together
 from partlabel.metrics.bounds import fewest, needed_labels
 
@@ -25,6 +26,9 @@ _FOUND = 0.35  # share of the present labels that is expected beyond a threshold
 _MOST = 0.3  # share of the known labels of a class that is reserved at most
 _PILOT = 0.5  # share of the known labels that may not be reserved
 _CLUMPED = 1.5  # spread of the labels per image, relative to chance, if labels come by image
+_EVEN = 0.5  # the same, if images have the same number of labels
+_TOGETHER = 0.5  # deviation of spreads from chance, if classes are known together
+_SIGNS = 17  # sums of labels whose spread is looked at
 _FEW = 8  # known labels of a class and group below which nothing is reserved
 
 Mask = NDArray[np.bool_]
@@ -60,7 +64,8 @@ class Groups:
     Args:
         of_image: [n] the group of each image: the images with labels of the same origins.
         random: [G] whether the labels of a group are missing at random, label by label; not if
-            whole images are labelled, or no label shows an origin, or images belong together.
+            whole images are labelled, or all images have the same number of labels, or no label
+            shows an origin, or images belong together.
     """
 
     of_image: NDArray[np.int64]
@@ -94,8 +99,9 @@ def image_groups(
     groups, of_image = np.unique(kinds, axis=0, return_inverse=True)
     of_image = of_image.reshape(-1)
     per_class = counts_by_group(of_image[known.rows], known.columns, (len(groups), classes))
+    spreads, images = _spreads(known, of_image, len(groups)), np.bincount(of_image)
     random = [
-        bool(one.all()) and _missing_at_random(per_class[group], per_image[of_image == group])
+        bool(one.all()) and _missing_at_random(per_class[group], int(images[group]), spreads[group])
         for group, one in enumerate(groups)
     ]
     return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_))
@@ -135,15 +141,46 @@ def _by_chance(per_class: NDArray[np.int64], per_image: NDArray[np.int64]) -> bo
     return bool(none <= expected + 4 * np.sqrt(expected) + 1)
 
 
-def _missing_at_random(per_class: NDArray[np.int64], per_image: NDArray[np.int64]) -> bool:
-    """Whether some labels are missing, and not more unevenly over the images than by chance.
+def _missing_at_random(
+    per_class: NDArray[np.int64], images: int, spreads: NDArray[np.float64]
+) -> bool:
+    """Whether some labels are missing, each independently of the other labels of its image.
+
+    Three other ways are seen: some images have more labels, all images have the same number, or
+    classes are known together, or one instead of the other. Sums of labels per image, with random
+    signs of the classes, then vary more or less than by chance.
 
     Args:
-        per_class, per_image: [C] and [n] the numbers of known labels.
+        per_class: [C] the numbers of known labels.
+        images: how many there are.
+        spreads: variances of the sums of :func:`_spreads`.
     """
-    share = per_class / max(len(per_image), 1)
+    share = per_class / max(images, 1)
     expected = float((share * (1 - share)).sum())
-    return expected > 0 and float(per_image.var()) <= _CLUMPED * expected
+    if not expected > 0:
+        return False
+    number, *signed = (spreads / expected).tolist()
+    together = float(np.sqrt(np.mean((np.array(signed) - 1) ** 2)))
+    return _EVEN <= number <= _CLUMPED and together <= _TOGETHER
+
+
+def _spreads(known: Cells, group: NDArray[np.int64], groups: int) -> NDArray[np.float64]:
+    """[G, _SIGNS] how the number of labels per image varies, and sums with random signs.
+
+    Args:
+        known: the known labels.
+        group: [n] the group of each image, of ``groups``.
+    """
+    classes = int(known.columns.max(initial=-1)) + 1
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (_SIGNS, classes))
+    signs[0] = 1.0  # the number of labels
+    images = np.maximum(np.bincount(group, minlength=groups), 1)
+    spreads = []
+    for sign in signs:
+        sums = np.bincount(known.rows, sign[known.columns], len(group))
+        mean = np.bincount(group, sums, groups) / images
+        spreads.append(np.bincount(group, (sums - mean[group]) ** 2, groups) / images)
+    return np.stack(spreads, axis=1)
 
 
 def draw_reserved(

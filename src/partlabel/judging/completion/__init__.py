@@ -34,6 +34,7 @@ from partlabel.judging.completion.prepared_scores import prepare
 from partlabel.judging.completion.result import Completion, files_of
 from partlabel.judging.image_scores import KeptScores, scores_of
 from partlabel.labels.cells import Cells
+from partlabel.labels.mixed_tags import find_mixed_tags
 from partlabel.metrics.sampling import Basis
 from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.run import Run
@@ -97,6 +98,7 @@ def complete_run(
             better_alternatives(assessment.share, alternatives),
             shifted_classes(assessment, selection.train),
             tagged_images(assessment),
+            *(one.describe() for one in find_mixed_tags(selection.known)),
             other_splits(assessment),
             about_suspects(suspects, selection.known, wrong),
             *unlike_images(assessment),

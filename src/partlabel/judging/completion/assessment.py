@@ -121,6 +121,11 @@ class Assessment:
                 total[value] += spread.beyond(value, self._thresholds(part, value))
         return total
 
+    def filled_by(self, scope: Scope) -> dict[int, NDArray[np.int64]]:
+        """[C] the number of unknown cells that become present, and absent, by a scope's tests."""
+        unit = scope.guarantees.unit
+        return self.filled_in(PARTS[unit] + (TAGGED if unit == "image" else ()))
+
     @property
     def share(self) -> float:
         """The share of the unknown cells, of images that can be read, that are filled in."""

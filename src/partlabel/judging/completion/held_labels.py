@@ -118,14 +118,17 @@ def _judged_by_folds(judges: LabelTable, folds: OutOfFold) -> KnownCells:
 
 def _reserved_images(run: Run, readable: Mask) -> tuple[Judges, Judges]:
     """Labels that choose, and labels that test, if whole images are reserved."""
-    selection = run.selection
-    rows = [rows[readable[rows]] for rows in (selection.val, selection.reserved)]
-    judges = evidence(selection.known)
-    tables = [judges.subset(part) for part in rows]
-    labels = as_unknown(tables[0].merge(tables[1]), selection.training, run.settings.seed)
-    found = judges_of(labels, np.arange(len(labels)), np.concatenate(rows))
-    chooses = np.isin(found.rows, rows[0])
-    return found.where(chooses), found.where(~chooses)
+    selection, judges = run.selection, evidence(run.selection.known)
+    training, seed = selection.training, run.settings.seed
+    chooses, tests = (rows[readable[rows]] for rows in (selection.val, selection.reserved))
+    choosing = judges.subset(chooses)
+    parts = [
+        judges_of(
+            as_unknown(judges.subset(rows), training, seed, choosing), np.arange(len(rows)), rows
+        )
+        for rows in (chooses, tests)
+    ]
+    return parts[0], parts[1]
 
 
 def _reserved_cells(
@@ -161,7 +164,9 @@ def chosen_by(held: HeldLabels, scores: Scores, classes: int) -> KnownCells:
     return joined(parts, classes)
 
 
-def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> LabelTable:
+def as_unknown(
+    held: LabelTable, training: LabelTable, seed: int, choosing: LabelTable | None = None
+) -> LabelTable:
     """The labels that would be unknown if these images were labelled like training images.
 
     If held-out images have more labels than training images, their labels are no sample of the
@@ -170,22 +175,28 @@ def as_unknown(held: LabelTable, training: LabelTable, seed: int) -> LabelTable:
     training image has: the image with the most labels as many as the training image with the most,
     and so on. Images that are labelled like training images are a sample as they are.
 
+    What an image leaves out depends on its own labels, and on images that choose. Images that test
+    therefore stay independent of each other.
+
     Args:
         held: human labels of held-out images.
         training: the labels of the training images.
         seed: decides which labels are left out.
+        choosing: labels of held-out images that choose, which show how many labels such images
+            have; None for the held-out images themselves.
     """
-    if not has_more_labels(held, training):
+    like = held if choosing is None else choosing
+    if not has_more_labels(like, training):
         return held
     images, cells = keys(held.ids), held.cells
     draw = uniform(key(seed, "aside"), images[cells.rows], keys(held.classes)[cells.columns])
     ties, keep = uniform(key(seed, "like"), images), cells.values != 0
     for value in (PRESENT, ABSENT):
-        own = _per_image(held, value)
-        quantile = np.empty(len(own))
-        quantile[np.lexsort((ties, own))] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
+        own, usual = _per_image(held, value), np.sort(_per_image(like, value))
+        low, high = (np.searchsorted(usual, own, side=side) for side in ("left", "right"))
+        quantile = (low + ties * (high - low)) / len(usual)
         others = np.sort(_per_image(training, value))
-        numbers = others[(quantile * len(others)).astype(np.int64)]
+        numbers = others[np.minimum((quantile * len(others)).astype(np.int64), len(others) - 1)]
         chosen = np.flatnonzero(cells.values == value)
         order = chosen[np.lexsort((draw[chosen], cells.rows[chosen]))]
         first = np.concatenate([[0], np.cumsum(own)])[:-1]

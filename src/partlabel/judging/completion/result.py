@@ -10,37 +10,23 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from partlabel.base import processes
 from partlabel.base.files import atomic_group
 from partlabel.base.text_tables import html_table, text_table
 from partlabel.judging.completion.assessment import Assessment, Scope
-from partlabel.judging.completion.by_origin import OriginResult, results_by_origin
 from partlabel.judging.completion.completed_parts import Filling
 from partlabel.judging.completion.doubts import Doubtful, Suspect
+from partlabel.judging.completion.evidence_files import DIGITS, write_guarantees, write_origins
 from partlabel.judging.completion.layout import PARTS
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.labels.formats import write_labels
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.formats.formulas import quoted
 from partlabel.labels.formats.parts import write_label_parts
-from partlabel.metrics.bounds import ERROR, at_least, interval
-from partlabel.metrics.guarantee import Guarantee
-from partlabel.metrics.sampling import Basis, Unit, draw_sample
+from partlabel.metrics.sampling import Basis, Unit
 
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
-DRAWN: dict[Unit | None, str] = {"cell": "label", "image": "image", None: ""}
-_DIGITS = {PRESENT: 1, ABSENT: 0}  # as in label files
-_GUARANTEE_COLUMNS = [
-    *("class", "value", "filled", "rests_on", "classes", "drawn", "tested", "right"),
-    *("at_least", "expected_at_least", "threshold", "recall_at_least"),
-    *("prevalence_from", "prevalence_to"),
-]
-_ORIGIN_COLUMNS = [
-    *("origin", "images", "drawn", "classes", "unknown", "present", "absent", "tested", "right"),
-    *("tested_by", "testing_images", "auc", "effective_images", "alike"),
-]
 _SUSPECT_COLUMNS = ["image", "class", "value", "score", "trained_on", "asked", "checked"]
 _DOUBTFUL_COLUMNS = ["image", "class", "value", "score", "asked"]
 
@@ -147,8 +133,9 @@ class Completion:
     def groups(self) -> Iterator[Group]:
         """The tests that labels rest on: of one class, or of several classes together."""
         for scope in self.assessment.scopes:
+            decided = self.assessment.filled_by(scope)
             for value in _WORDS:
-                guarantees, filled = scope.guarantees.of(value), scope.filled(value)
+                guarantees, filled = scope.guarantees.of(value), decided[value]
                 for pool in dict.fromkeys(one.pool for one in guarantees if one.basis):
                     basis = guarantees[pool[0]].basis
                     assert basis is not None
@@ -200,10 +187,12 @@ class Completion:
         paths = files_of(path)
         with atomic_group(paths) as (table, guarantees, suspects, doubtful, origins):
             self._write_table(table, format, path, excel_safe)
-            self._write_guarantees(guarantees, excel_safe)
+            names, filling = list(self.filling.classes), self.filling
+            write_guarantees(self.assessment, names, guarantees, excel_safe=excel_safe)
             self._write_suspects(suspects, excel_safe)
             self._write_doubtful(doubtful, excel_safe)
-            self._write_origins(origins, excel_safe)
+            counted = filling.counted if filling.is_done else None
+            write_origins(self.assessment, counted, origins, excel_safe=excel_safe)
         return list(paths)
 
     def _write_table(
@@ -217,41 +206,13 @@ class Completion:
             return
         write_labels(self.table, path, format, shown_as=shown_as, excel_safe=excel_safe)
 
-    def _write_guarantees(self, path: Path, excel_safe: bool) -> None:
-        """One line per value of each class: what is filled in, and how it was tested."""
-        lines = []
-        for scope in self.assessment.scopes:
-            for value in _WORDS:
-                filled = scope.filled(value)
-                for j, guarantee in enumerate(scope.guarantees.of(value)):
-                    if guarantee.basis is None:
-                        continue
-                    limit = guarantee.limit
-                    line = (
-                        quoted(self.filling.classes[j], excel_safe=excel_safe),
-                        _DIGITS[value],
-                        int(filled[j]),
-                        guarantee.basis,
-                        len(guarantee.pool),
-                        DRAWN[scope.guarantees.unit],
-                        limit.tested,
-                        limit.right,
-                        f"{limit.precision:.4f}",
-                        f"{limit.expected:.4f}",
-                        f"{expit(value * limit.threshold):.6g}",
-                        f"{recall_at_least(scope, j, value, guarantee):.4f}",
-                        *(f"{end:.4f}" for end in prevalence(scope, j)),
-                    )
-                    lines.append(line)
-        write_delimited(path, _GUARANTEE_COLUMNS, lines)
-
     def _write_suspects(self, path: Path, excel_safe: bool) -> None:
         """One line per known label that looks wrong, the least likely first."""
         lines = [
             (
                 quoted(suspect.image, excel_safe=excel_safe),
                 quoted(suspect.name, excel_safe=excel_safe),
-                _DIGITS[suspect.value],
+                DIGITS[suspect.value],
                 f"{suspect.score:.6g}",
                 "yes" if suspect.trained else "no",
                 "chosen",  # a verdict on a suspect is not a random sample
@@ -274,49 +235,6 @@ class Completion:
             for one in self.doubtful
         ]
         write_delimited(path, _DOUBTFUL_COLUMNS, lines)
-
-    def _write_origins(self, path: Path, excel_safe: bool) -> None:
-        """One line per origin and way of testing, with the comparison of its images."""
-        counted = self.filling.counted if self.filling.is_done else None
-        results = results_by_origin(self.assessment, counted)
-        lines = [
-            tuple(quoted(text, excel_safe=excel_safe) for text in origin_line(one))
-            for one in results
-        ]
-        write_delimited(path, _ORIGIN_COLUMNS, lines)
-
-
-def origin_line(one: OriginResult) -> list[str]:
-    """What is filled in in the images of an origin, and how it was tested, as text."""
-    numbers = one.classes, one.unknown, one.filled[PRESENT], one.filled[ABSENT]
-    line = [one.origin, str(one.images), DRAWN[one.drawn], *map(str, numbers)]
-    line += [str(one.tested), str(one.right)]
-    compared = one.comparison
-    if compared is None:
-        return [*line, *[""] * 5]
-    line += ["; ".join(compared.tested_by), str(compared.tests)]
-    if compared.shift is None:
-        return [*line, *[""] * 3]
-    alike = "yes" if compared.is_alike else "no"
-    return [*line, f"{compared.shift.auc:.3f}", f"{compared.effective:.1f}", alike]
-
-
-def recall_at_least(scope: Scope, j: int, value: int, guarantee: Guarantee) -> float:
-    """Lower bound of the share of a class's labels of a value that are filled in.
-
-    It holds for all thresholds that could be chosen together, and so for the one that was.
-    """
-    sample = draw_sample(scope.population, [j], value)  # groups weigh as among unknown labels
-    ours = sample.confidence[sample.reserved & ~sample.wrong]
-    accepted = int((ours >= guarantee.limit.threshold).sum())
-    return at_least(accepted, len(ours), ERROR / guarantee.limit.tests)
-
-
-def prevalence(scope: Scope, j: int) -> tuple[float, float]:
-    """Interval of the share of a class's unknown labels that are present, at 95% confidence."""
-    sample = draw_sample(scope.population, [j], PRESENT)
-    present = int((sample.reserved & ~sample.wrong).sum())
-    return interval(present, int(sample.reserved.sum()))
 
 
 def files_of(path: str | os.PathLike[str]) -> tuple[Path, Path, Path, Path, Path]:

@@ -7,8 +7,8 @@ from scipy.special import expit
 from partlabel.base.errors import count
 from partlabel.judging.completion import Assessment
 from partlabel.judging.completion.by_origin import OriginResult, results_by_origin
+from partlabel.judging.completion.evidence_files import DRAWN
 from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC
-from partlabel.judging.completion.result import DRAWN
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.guarantee import Guarantees
 from partlabel.metrics.guarantee_thresholds import Limit

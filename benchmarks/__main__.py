@@ -12,6 +12,7 @@ NAMES = (
     "metrics",
     "scenes",
     "trainer",
+    "startup",
     "relabel",
     "graph",
     "saliency",

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 
 import partlabel
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
+from partlabel.cli import main
 from partlabel.labels import LabelTable, simulate
-from partlabel.labels.formats import read_labels
+from partlabel.labels.formats import read_labels, write_labels
 from partlabel.metrics.positive_ranking import has_enough, image_ranks, positive_auc
 from partlabel.models import Reduction
 from partlabel.models.heads import Branch, Ensemble, Linear, Saliency, merge_linear
@@ -578,6 +580,26 @@ def test_single_keeps_one_member_that_its_command_trains_again(scene: Path, tmp_
     ours = partlabel.evaluate(run, scene / "labels.csv", scene / "images", split="test")
     theirs = partlabel.evaluate(alone, scene / "labels.csv", scene / "images", split="test")
     assert ours["mAP"] == pytest.approx(theirs["mAP"], abs=1e-6)
+
+
+def test_the_printed_command_trains_on_the_same_labels(scene: Path, tmp_path: Path) -> None:
+    """Without a split to validate on, a named method would hold images back by default."""
+    table = read_labels(scene / "partial.csv")
+    labels = tmp_path / "labels.csv"
+    write_labels(table.subset(np.flatnonzero(table.in_split("train"))), labels)
+    files = [str(labels), "--images", str(scene / "images")]
+    tiny = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
+    budget = ["--budget", "3", "--folds", "3", "--single"]
+    assert main(["train", *files, "--out", str(tmp_path / "run"), *budget, *tiny]) == 0
+    command = command_for(Run(tmp_path / "run").record.members[0].settings)
+    words = shlex.split(command.removeprefix("partlabel train LABELS --images IMAGES --out OUT"))
+    assert main(["train", *files, "--out", str(tmp_path / "alone"), *words]) == 0
+    truth, images = scene / "labels.csv", scene / "images"
+    ours, theirs = (
+        partlabel.evaluate(tmp_path / name, truth, images, split="test")["mAP"]
+        for name in ("run", "alone")
+    )
+    assert ours == pytest.approx(theirs, abs=1e-6)
 
 
 # -- bad input -------------------------------------------------------------------------------------

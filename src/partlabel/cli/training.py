@@ -96,10 +96,8 @@ def train(
     )
     record = run.record
     if record.members:
-        names = "; ".join(f"{member.name} ({member.share:.0%})" for member in record.members)
-        say(f"{out}: {count(len(record.members), 'member')}: {names}")
-        if record.best_val_mAP is not None:
-            say(f"  {describe_validation(run)}")
+        validation = describe_validation(run)
+        say(f"{out}: {count(len(record.members), 'member')}{validation and f', {validation}'}")
     elif record.best_val_mAP is None:
         say(
             f"{out}: the last epoch ({record.best_epoch}) is kept, since there are no labels to "

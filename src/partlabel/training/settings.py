@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.fields import FieldInfo
 
 from partlabel.base.choices import DEFAULT_BACKBONE, Optimizer, Schedule
@@ -78,7 +78,6 @@ class Settings(BaseModel):
         "medium",
         "Method",
         "With --method auto: small, medium or large, or the number of trainings to compare.",
-        pattern="^(small|medium|large|[1-9][0-9]{0,5})$",
     )
     folds: int = _setting(
         5,
@@ -285,6 +284,15 @@ class Settings(BaseModel):
     drop_empty: bool = _setting(
         False, "Images", "Leave out classes that are present in no training image."
     )
+
+    @field_validator("budget")
+    @classmethod
+    def _check_budget(cls, value: str) -> str:
+        if value in ("small", "medium", "large"):
+            return value
+        if value.isascii() and value.isdigit() and 0 < int(value) < 1_000_000:
+            return value
+        raise ValueError(f"must be small, medium, large or a number of trainings, not '{value}'")
 
 
 class Execution(BaseModel):

@@ -22,6 +22,8 @@ def describe_validation(run: Run) -> str:
     present = counts.present[(counts.present > 0) & (counts.absent > 0)]
     labelled = int(np.count_nonzero(np.diff(table.cells.starts)))
     text = f"validation mAP {100 * run.record.best_val_mAP:.2f} on {count(labelled, 'image')}"
+    if run.record.members and not len(selection.val):
+        text += ", each scored by models and weights that its labels had no part in"
     few = int((present < _FEW).sum())
     if few:
         text += (

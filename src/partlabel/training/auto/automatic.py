@@ -90,7 +90,9 @@ def fit_members(
     )
     comparison = _comparison(laboratory, material, monitor)
     finished = _search(comparison, material)
-    members, trials, held_out = _choose(comparison, finished)
+    members, trials, held_out = _choose(
+        comparison, finished, _as_trained(record.settings, selection)
+    )
     heads = [laboratory.head_of(one, trial) for one, trial in trials.items()]
     model.head = combine(heads, members, material.reduction, material.own_classes)
     save_state(run.folder / "best.safetensors", model.trained_weights())
@@ -182,10 +184,24 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
     return finished
 
 
+def _as_trained(settings: Settings, selection: Selection) -> Settings:
+    """The settings with what a single method must be told to train on the same labels."""
+    given: dict[str, float] = {}
+    if not len(selection.val):
+        given["val"] = 0.0
+    if selection.hidden is None and not len(selection.reserved):
+        given["reserve"] = 0.0
+    return settings.model_copy(update=given)
+
+
 def _choose(
-    comparison: Comparison, finished: Sequence[Candidate]
+    comparison: Comparison, finished: Sequence[Candidate], base: Settings
 ) -> tuple[list[MemberRecord], dict[Candidate, Trial], Logits]:
-    """The members, their trainings on all training images, and their held-out logits together."""
+    """The members, their trainings on all training images, and their held-out logits together.
+
+    Args:
+        base: the settings of members, but for those that a candidate has of its own.
+    """
     settings = comparison.laboratory.settings
     finished = _varied(comparison, finished)
     logits = [comparison.logits(candidate) for candidate in finished]
@@ -202,11 +218,11 @@ def _choose(
             raise JobError(f"{candidate.label}: {error}")
         share = float(weights[number])
         factor = share * scale / spreads[number]
-        own = candidate.settings(settings)
+        own = candidate.settings(base)
         members.append(MemberRecord(name=candidate.label, settings=own, share=share, factor=factor))
     used = np.flatnonzero(weights)
     total = np.sum([weights[n] * scale / spreads[n] * logits[n] for n in used], axis=0)
-    _describe_choice(comparison, finished, len(members), total)
+    _describe_choice(comparison, finished, base, len(members), total)
     if comparison.folds is not None:
         total = without_own_labels(
             logits, total, comparison.folds, comparison.criterion, most, settings.seed
@@ -225,21 +241,25 @@ def _varied(comparison: Comparison, finished: Sequence[Candidate]) -> list[Candi
 
 
 def _describe_choice(
-    comparison: Comparison, finished: Sequence[Candidate], members: int, total: Logits
+    comparison: Comparison,
+    finished: Sequence[Candidate],
+    base: Settings,
+    members: int,
+    total: Logits,
 ) -> None:
     """Say what was chosen, and how to train the best single candidate again."""
     scores = {one: comparison.lines[one].score for one in finished}
     plain = [one for one in finished if not one.teachers]  # one command trains it
     best = max(plain, key=lambda one: scores[one])
-    command = command_for(best.settings(comparison.laboratory.settings))
+    command = command_for(best.settings(base))
     name, together = comparison.criterion.name, mean(comparison.criterion(total))
     if members == 1:
         chosen = f"one candidate is used: {name} {100 * together:.2f}"
     else:
         chosen = (
-            f"{members} candidates are combined: {name} {100 * together:.2f}. The best candidate "
-            f"alone: {100 * max(scores.values()):.2f}, which is too good by chance, as the best "
-            f"of {len(finished)}"
+            f"{members} candidates are combined: {name} {100 * together:.2f} on the labels that "
+            f"they were chosen on. The best candidate alone: {100 * max(scores.values()):.2f}, "
+            f"which is too good by chance, as the best of {len(finished)}"
         )
     comparison.monitor.note(
         f"{chosen}. To train the best one without a teacher again ({100 * scores[best]:.2f}):\n"

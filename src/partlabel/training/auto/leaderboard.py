@@ -18,7 +18,9 @@ FILE = "leaderboard.csv"
 # the settings that a command names, if they differ from the default
 _NAMED = (
     "split",
+    "val",
     "val_split",
+    "reserve",
     "group",
     "backbone",
     "weights",
@@ -141,6 +143,7 @@ def command_for(settings: Settings) -> str:
         if value == default or is_rate_of_lbfgs:
             continue
         option = f"--{name.replace('_', '-')}"
-        words.append(option if value is True else f"{option} {shlex.quote(str(value))}")
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        words.append(option if value is True else f"{option} {shlex.quote(text)}")
     words += [f"--weight-decay {settings.weight_decay:g}", f"--keep {settings.keep}"]
     return " ".join([*words, "--drop-empty"])

@@ -16,7 +16,7 @@ import partlabel
 from partlabel.base.errors import InputError
 from partlabel.images.batches import Inputs, Rows
 from partlabel.models import Backbone, Reduction
-from partlabel.models.backbones import own_classes, own_classifier
+from partlabel.models.backbones import count_own_classes, own_classifier
 from partlabel.models.heads import Ensemble, Linear
 from partlabel.models.own_classes import OwnClasses
 from partlabel.training.auto.material import fit_reduction
@@ -133,7 +133,7 @@ def test_a_classifier_gives_the_logits_of_the_network(name: str, tmp_path: Path)
     backbone = Backbone(name, path, "all", 160).eval()
     layer = own_classifier(backbone, path)
     assert layer is not None
-    assert layer.out_features == own_classes(name)
+    assert layer.out_features == count_own_classes(name)
     images = torch.randint(0, 256, (2, 3, 160, 160), dtype=torch.uint8)
     with torch.no_grad():
         logits = network((images - backbone.mean) / backbone.std)
@@ -149,8 +149,8 @@ def test_the_packaged_network_recognises_its_own_classes() -> None:
 
 
 def test_networks_without_a_classifier_of_their_own(tmp_path: Path) -> None:
-    assert own_classes("vit_small_patch14_dinov2.lvd142m") == 0
-    assert own_classes("test_vit+test_efficientnet") == 0
+    assert count_own_classes("vit_small_patch14_dinov2.lvd142m") == 0
+    assert count_own_classes("test_vit+test_efficientnet") == 0
     network, _ = whole_network("test_efficientnet", tmp_path)
     state = {k: v for k, v in network.state_dict().items() if not k.startswith("classifier")}
     save_file(state, tmp_path / "bare.safetensors")
@@ -169,7 +169,7 @@ def test_networks_without_a_classifier_of_their_own(tmp_path: Path) -> None:
 )
 def test_an_embedding_of_images_and_texts_has_no_classes(name: str) -> None:
     assert timm.get_pretrained_cfg(name).num_classes > 0  # type: ignore[union-attr]
-    assert own_classes(name) == 0
+    assert count_own_classes(name) == 0
 
 
 def settings_for(path: str) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def test_a_method_trains_on_them(scene: Path, tmp_path: Path, reduce: int | None
     )
     Path(path).unlink()  # the run has what it needs
     model = partlabel.load(tmp_path / "run")
-    width = reduce or own_classes("test_efficientnet") + 256
+    width = reduce or count_own_classes("test_efficientnet") + 256
     assert model.backbone.channels == width
     files = sorted((scene / "images").iterdir())[:6]
     alone = np.vstack([model.predict([file]) for file in files])

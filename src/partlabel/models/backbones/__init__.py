@@ -3,7 +3,11 @@
 from partlabel.models.backbones.backbone import Backbone, Frozen
 from partlabel.models.backbones.joined import JoinedBackbone, join
 from partlabel.models.backbones.networks import default_size
-from partlabel.models.backbones.own_classifier import add_own_classes, own_classes, own_classifier
+from partlabel.models.backbones.own_classifier import (
+    add_own_classes,
+    count_own_classes,
+    own_classifier,
+)
 from partlabel.models.backbones.packaged import PACKAGED
 from partlabel.models.precision import Precision
 
@@ -13,10 +17,10 @@ __all__ = [
     "Frozen",
     "JoinedBackbone",
     "add_own_classes",
+    "count_own_classes",
     "default_size",
     "join",
     "make_backbone",
-    "own_classes",
     "own_classifier",
 ]
 

@@ -16,7 +16,7 @@ from partlabel.models.backbones.networks import (
     native_size,
     why_not,
 )
-from partlabel.models.backbones.own_classifier import own_classes
+from partlabel.models.backbones.own_classifier import count_own_classes
 from partlabel.models.backbones.packaged import PACKAGED, is_packaged
 
 
@@ -67,7 +67,7 @@ def describe(name: str, size: int | None = None) -> Description:
 
 
 def _own_classes(name: str) -> str:
-    number = own_classes(name)
+    number = count_own_classes(name)
     return f"{number:,}, which --own-classes adds to the features" if number else "none"
 
 

@@ -6,7 +6,7 @@ import timm
 import torch
 from torch import nn
 
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, warn
 from partlabel.models.backbones.backbone import Backbone
 from partlabel.models.backbones.networks import config_of, load_whole
 from partlabel.models.own_classes import OwnClasses
@@ -16,7 +16,7 @@ _IMAGENET = 1000  # classes; those of ImageNet-21k would be more than the featur
 _SAME = 1e-3  # largest difference of two ways to the same logits
 
 
-def own_classes(name: str) -> int:
+def count_own_classes(name: str) -> int:
     """Number of the classes that a network was pretrained on; 0 if they cannot be used.
 
     A network that was pretrained on images with texts (CLIP) has no classes. timm counts the
@@ -34,14 +34,16 @@ def own_classifier(backbone: Backbone, weights: str) -> nn.Linear | None:
         backbone: one network, all of it frozen.
         weights: those of the backbone: ``"none"``, ``"imagenet"``, or a weight file.
     """
-    number = own_classes(backbone.name)
+    number = count_own_classes(backbone.name)
     if weights == "none" or not number or backbone.frozen != "all":
         return None
     try:
         with torch.random.fork_rng(devices=[]):
             whole: Any = load_whole(backbone.name, weights, backbone.size)
-    except InputError:
-        return None  # such as a weight file without a classifier
+    except InputError as error:
+        if weights == "imagenet":  # a weight file may well have no classifier, but these have one
+            warn(f"the classes that '{backbone.name}' was pretrained on are not used: {error}")
+        return None
     layer = whole.get_classifier()
     is_linear = isinstance(layer, nn.Linear) and layer.bias is not None
     if not is_linear or layer.out_features != number:
@@ -76,7 +78,7 @@ def add_own_classes(backbone: Backbone, weight: float, power: float, weights: st
         weight, power: see :class:`OwnClasses`.
         weights: as for :func:`own_classifier`; None if the classifier is to be loaded later.
     """
-    number, reduction = own_classes(backbone.name), backbone.reduction
+    number, reduction = count_own_classes(backbone.name), backbone.reduction
     layer = None if weights is None else own_classifier(backbone, weights)
     if not number or (layer is None and weights is not None):
         raise InputError(

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import nn
 
 from partlabel.models import Reduction
-from partlabel.models.backbones import own_classes
+from partlabel.models.backbones import count_own_classes
 from partlabel.models.heads import HEADS, Branch, Ensemble, Linear, merge_linear
 from partlabel.models.own_classes import OwnClasses
 from partlabel.training.settings import Settings
@@ -33,7 +33,7 @@ class MemberRecord(BaseModel):
 
 def make_member_head(settings: Settings, features: int, classes: int) -> nn.Module:
     """The new head of a member, on features that are reduced if its settings say so."""
-    own = 0 if settings.own_classes is None else own_classes(settings.backbone)
+    own = 0 if settings.own_classes is None else count_own_classes(settings.backbone)
     width = settings.reduce or features + own
     return HEADS[settings.head or "linear"](width, classes, **settings.head_options)
 
@@ -42,7 +42,7 @@ def new_own_classes(settings: Settings, features: int) -> OwnClasses | None:
     """What adds own classes to features [.., D], its classifier yet to be loaded; or None."""
     if settings.own_classes is None:
         return None
-    number, at_positions = own_classes(settings.backbone), settings.reduce is not None
+    number, at_positions = count_own_classes(settings.backbone), settings.reduce is not None
     return OwnClasses(
         features, number, settings.own_classes, settings.power, at_positions=at_positions
     )

@@ -2,7 +2,8 @@
 
 Messages are written with options, such as ``--weight-decay``. A command prints them as they are. In
 Python, errors, warnings and notes end with the keyword arguments of ``partlabel.train`` and the
-other functions. Options of whole commands, such as ``partlabel train --resume``, are left out.
+other functions. Options of whole commands, such as ``partlabel train --resume``, and of ``torchrun``
+are left out.
 """
 
 import json
@@ -30,7 +31,7 @@ _ARGUMENTS = {
 }
 _VALUES = "absent|all|auto|best|cross|exact|last|lbfgs|linear|onecycle|plateau|sgd|unknown"
 _OPTION = re.compile(
-    rf"partlabel [a-z]+ [^`\n]*|(?<![\w-])--(?P<name>[a-z]+(?:-[a-z]+)*)"
+    rf"(?:partlabel [a-z]+|torchrun) [^`\n]*|(?<![\w-])--(?P<name>[a-z]+(?:-[a-z]+)*)"
     rf"(?: (?P<value>{_VALUES}|(?P<number>\d+(?:\.\d+)?))(?![\w-])| (?P<key>\w+)(?==))?"
 )
 
@@ -58,6 +59,8 @@ def worded(text: str) -> str:
     '--set alpha=x: must be a number; try `partlabel train --frozen` (in Python: options["alpha"])'
     >>> worded("train with --reserve 0.2 for --guarantee exact.")
     'train with --reserve 0.2 for --guarantee exact. (in Python: reserve=0.2, guarantee="exact")'
+    >>> worded("`torchrun --max-restarts 3` starts all processes again")
+    '`torchrun --max-restarts 3` starts all processes again'
     >>> with words_of_commands():
     ...     worded("go on with the same call and --resume")
     'go on with the same call and --resume'

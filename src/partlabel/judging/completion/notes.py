@@ -217,7 +217,9 @@ def more_images(assessment: Assessment, own: int) -> str:
     fillable = layout.open_images([part for part in Part if part is not Part.LEFT_OUT])[own:]
     unknown = layout.open_images(list(Part))[own:]
     verb = "is" if number == 1 else "are"
-    done = "completed too" if fillable.any() or not unknown.any() else "not completed"
+    done = "not completed"
+    if fillable.any() or not unknown.any():
+        done = "completed too; --only-labelled leaves such images out"
     return f"{count(number, 'image')} that the label file does not mention {verb} {done}"
 
 

@@ -30,6 +30,10 @@ class Progress:
     converged: bool = False  # whether the last epoch left the cost unchanged
     history: list[dict[str, Any]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if self.sums.keys() != self.counts.keys():
+            raise ValueError("sums without the numbers of their steps, as of an earlier version")
+
     def add(self, figures: dict[str, float]) -> None:
         """Add the figures of a step."""
         for name, value in figures.items():

@@ -13,9 +13,17 @@ def tally_of(missing: str, learner: str, test: str, draws: int = 9) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("missing", ["at random", "whole images", "per image"])
-def test_guarantees_hold(missing: str) -> None:
-    tally = tally_of(missing, "linear", "exact")
+@pytest.mark.parametrize(
+    ("test", "missing"),
+    [
+        ("exact", "at random"),
+        ("exact", "whole images"),
+        ("exact", "per image"),
+        ("halves", "at random"),
+    ],
+)
+def test_guarantees_hold(test: str, missing: str) -> None:
+    tally = tally_of(missing, "linear", test)
     assert tally.holds
     assert min(tally.made.values()) > 5
     assert all(0 <= tally.broken[v] <= tally.tests[v] for v in (PRESENT, ABSENT))

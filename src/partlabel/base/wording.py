@@ -2,7 +2,7 @@
 
 Messages are written with options, such as ``--weight-decay``. A command prints them as they are. In
 Python, errors, warnings and notes end with the keyword arguments of ``partlabel.train`` and the
-other functions. Options of whole commands, such as ``partlabel train --resume``, and of ``torchrun``
+other functions. Options of whole commands, such as ``partlabel train --resume``, and of torchrun
 are left out.
 """
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from partlabel.base.errors import some
 from partlabel.base.files import atomic_file
-from partlabel.images.batches import in_batches
 from partlabel.labels import (
     CHOSEN,
     CONFIRMED,
@@ -97,8 +96,8 @@ class CellList(PartsFormat):
 
     def write(self, table: LabelTable, path: Path) -> None:
         """Write Parquet if the suffix is .parquet, else CSV."""
-        slices = in_batches(np.arange(len(table)), _IMAGES)
-        parts = (table.subset(rows) for rows in slices)
+        order = np.arange(len(table))
+        parts = (table.subset(order[i : i + _IMAGES]) for i in range(0, len(order), _IMAGES))
         self._write(table, parts, path, declares=not _in_order_of_appearance(table))
 
     def write_parts(self, header: LabelTable, parts: Iterable[LabelTable], path: Path) -> None:

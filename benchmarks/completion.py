@@ -36,14 +36,18 @@ def mixed_origins(full: LabelTable, seed: int) -> LabelTable:
     """Two teams that looked for different classes, web tags, and images without labels.
 
     600 images for three classes, 600 for two others, 300 with one tag and 300 with nothing; of the
-    five classes that are most often present.
+    five classes that are most often present. Images with a tag show one of these. All others are
+    drawn at random, so that those that test are like those that are completed.
     """
     order = np.argsort(-full.counts().present, kind="stable")[:5].tolist()
     names = [full.classes[j] for j in order]
     rng = np.random.default_rng(seed)
     table = full.with_classes(names).subset(np.sort(rng.permutation(len(full))[:1800]))
-    kind = rng.permutation(np.repeat([0, 1, 2, 3], [600, 600, 300, 300]))
     truth = table.dense()
+    shows_one = np.flatnonzero((truth == PRESENT).any(axis=1))
+    kind = np.full(len(table), 2)
+    others = np.setdiff1d(np.arange(len(table)), rng.permutation(shows_one)[:300])
+    kind[others] = rng.permutation(np.repeat([0, 1, 3], [600, 600, 300]))
     looked_for = np.array([[1, 0, 1, 0, 1], [0, 1, 0, 1, 0], [0] * 5, [0] * 5], dtype=bool)
     keep = looked_for[kind]
     draws = np.where(truth == PRESENT, rng.random(truth.shape), 2.0)

@@ -59,7 +59,9 @@ def check_size(selection: Selection, settings: Settings, features: int) -> None:
 
 _MEMBERS = 8  # of an ensemble, at most
 _OF_A_KIND = 2  # candidates of the same method and head to choose members from
-_SCREENING = 2  # folds that candidates are compared on first
+_SCREENING = 2  # folds that candidates are compared on first, at least
+_PRESENT = 10  # present labels of most classes that these folds should have
+_CANDIDATES = 12  # to compare, at least, if more folds are used
 _SECONDS = 6e-9  # of a training with a linear head, per image, feature and class
 
 
@@ -174,7 +176,8 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
         f"trying {count(len(recipes), 'recipe')} in at most {count(budget, 'training')}, about "
         f"{minutes:,} min, with {material.size / 1e6:,.0f} MB of features in memory"
     )
-    comparison.budget, screening = budget, min(_SCREENING, parts)
+    comparison.budget = budget
+    screening = folds_to_screen(comparison.criterion.labels, parts, budget)
     search = Search(recipes, comparison.measure, parts, screening, budget, teach=has_absent)
     finished = search.run()
     if not finished:
@@ -192,6 +195,25 @@ def _as_trained(settings: Settings, selection: Selection) -> Settings:
     if selection.hidden is None and not len(selection.reserved):
         given["reserve"] = 0.0
     return settings.model_copy(update=given)
+
+
+def folds_to_screen(labels: NDArray[np.int8], folds: int, budget: int) -> int:
+    """How many folds candidates are compared on first: more if they have few present labels each.
+
+    >>> plenty, few = np.ones((500, 3), dtype=np.int8), np.ones((12, 3), dtype=np.int8)
+    >>> folds_to_screen(plenty, 5, 120), folds_to_screen(few, 5, 120), folds_to_screen(few, 5, 24)
+    (2, 5, 2)
+
+    Args:
+        labels: [n, C] the labels to compare on.
+        folds: number of folds.
+        budget: number of trainings. If it is small, more candidates are better than more folds.
+    """
+    least = min(_SCREENING, folds)
+    if budget < _CANDIDATES * folds:
+        return least
+    present = float(np.median((labels > 0).sum(axis=0)))
+    return min(folds, max(least, math.ceil(_PRESENT * folds / max(present, 1.0))))
 
 
 def _choose(

@@ -42,12 +42,14 @@ def mixed_origins(full: LabelTable, seed: int) -> LabelTable:
     order = np.argsort(-full.counts().present, kind="stable")[:5].tolist()
     names = [full.classes[j] for j in order]
     rng = np.random.default_rng(seed)
-    table = full.with_classes(names).subset(np.sort(rng.permutation(len(full))[:1800]))
+    full = full.with_classes(names)
+    order = rng.permutation(len(full))
+    shows_one = (full.dense() == PRESENT).any(axis=1)[order[1500:]]
+    chosen = np.concatenate([order[:1500], order[1500:][shows_one][:300]])
+    kinds = np.repeat([0, 1, 3, 2], [600, 600, 300, 300])
+    by_row = np.argsort(chosen)
+    table, kind = full.subset(chosen[by_row]), kinds[by_row]
     truth = table.dense()
-    shows_one = np.flatnonzero((truth == PRESENT).any(axis=1))
-    kind = np.full(len(table), 2)
-    others = np.setdiff1d(np.arange(len(table)), rng.permutation(shows_one)[:300])
-    kind[others] = rng.permutation(np.repeat([0, 1, 3], [600, 600, 300]))
     looked_for = np.array([[1, 0, 1, 0, 1], [0, 1, 0, 1, 0], [0] * 5, [0] * 5], dtype=bool)
     keep = looked_for[kind]
     draws = np.where(truth == PRESENT, rng.random(truth.shape), 2.0)

@@ -318,3 +318,15 @@ def test_a_biased_sample_of_labels_is_reported(dataset: Dataset) -> None:
 def test_precision_must_be_a_share() -> None:
     with pytest.raises(InputError, match="between 0 and 1"):
         complete_run(Run("nowhere"), 95)
+
+
+@pytest.mark.parametrize("format", ["cells", "arrow"])
+def test_origins_of_classes_that_were_not_learned_are_kept(dataset: Dataset, format: str) -> None:
+    labels = simulate.partial(dataset.truth, 0.3, 0)
+    never = np.where(np.arange(len(labels))[:, None] < 50, ABSENT, 0)
+    others = LabelTable(labels.ids, ["never"], never).with_origin("team")
+    run = dataset.train(labels.merge(others), f"origins-{format}", method="bce", drop_empty=True)
+    path, *_ = dataset.complete(run).save(dataset.folder / f"origins.{format}", format)
+    stored = read_labels(path)
+    assert list(stored.origins) == ["team"]
+    assert np.count_nonzero(stored.cells.origins_or_none()) == 50

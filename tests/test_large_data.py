@@ -22,7 +22,13 @@ from partlabel.cli import main
 from partlabel.judging import image_scores
 from partlabel.judging.completion import Completion, complete_run
 from partlabel.judging.completion.completed_parts import Filling
-from partlabel.judging.completion.meters import BINS, BinMeter, Calibrated, Grid
+from partlabel.judging.completion.meters import (
+    BINS,
+    BinMeter,
+    Calibrated,
+    Grid,
+    bins_of,
+)
 from partlabel.judging.image_scores import ComputedScores, KeptScores, scores_of
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.metrics.calibration import Calibration
@@ -274,7 +280,7 @@ def test_an_error_while_labels_are_made_leaves_nothing(
 # ---- memory
 
 MEASURED = """
-import json, sys, pyarrow.parquet, scipy.special, scipy.optimize
+import json, sys, pyarrow.parquet, scipy.special, scipy.optimize, scipy.stats, scipy.sparse.linalg
 import partlabel.judging.labelling, partlabel.training.train, partlabel.output.display
 from partlabel.cli import main
 def status(name):
@@ -345,3 +351,19 @@ def test_a_report_on_very_many_images_takes_a_sample(
     page = partlabel.report(run).read_text()
     assert "labels of 100 validation images" in page
     assert f"These are a random sample of {images}." in page
+
+
+def test_what_lies_beyond_the_bins_is_never_confident() -> None:
+    """Bins are made for a rough calibration; the final one may be far from it."""
+    some = np.ones(1, dtype=np.bool_)
+    rough = Calibration(np.ones(1), np.zeros(1), some)
+    final = Calibration(np.full(1, 0.05), np.full(1, 2.0), some)
+    meter = BinMeter(Grid(rough), Calibrated(final))
+    logits = torch.tensor([[-60.0], [-35.0], [-31.0], [10.0]])
+    numbers = meter.values(np.arange(4), logits)
+    counts = np.zeros((1, BINS), dtype=np.int64)
+    np.add.at(counts[0], bins_of(numbers.numpy()[:, 0]), 1)
+    spread, threshold = meter.spread(counts), np.array([0.3])
+    filled = numbers[:, 0].double() >= meter.limits(PRESENT, threshold)[0]
+    assert filled.tolist() == [False, False, True, True]  # truly -1, 0.25, 0.45 and 2.5
+    assert spread.beyond(PRESENT, threshold).tolist() == [2]

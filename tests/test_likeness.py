@@ -240,11 +240,17 @@ def test_new_images_are_completed_if_they_are_alike(tmp_path: Path) -> None:
     same = complete_run(run, 0.6, more=images)
     assert len(same.table) == 300
     assert filled(same)[200:].any()
-    assert f"100 images {MENTION} are completed too" in same.notes
+    assert (
+        f"100 images {MENTION} are completed too; --only-labelled leaves such images out"
+        in same.notes
+    )
     other = complete_run(run, 0.6, more=unlike)
     assert not filled(other)[200:].any()
     assert f"100 images {MENTION} are not completed" in other.notes
     assert any("left out" in note and f"100 images {MENTION} (AUC" in note for note in other.notes)
     forced = complete_run(run, 0.6, more=unlike, despite_shift=True)
     assert filled(forced)[200:].any()
-    assert f"100 images {MENTION} are completed too" in forced.notes
+    assert (
+        f"100 images {MENTION} are completed too; --only-labelled leaves such images out"
+        in forced.notes
+    )

@@ -14,7 +14,7 @@ import process_cases
 import process_faults
 from partlabel import train
 from partlabel.base.errors import PartlabelWarning
-from partlabel.base.process_meeting import agree_on_name
+from partlabel.base.process_meeting import agree_on_name, connect
 from partlabel.base.process_words import Words
 from partlabel.cli import main
 from partlabel.training.checkpoint import load_state, same
@@ -123,6 +123,20 @@ def test_processes_that_were_started_again_do_not_trust_what_earlier_ones_stored
     assert len(names) == 4, "a meeting took the name of an earlier one"
     with pytest.raises(TimeoutError, match="not all processes came"):
         agree_on_name(store, 0, 3, 0.3)
+
+
+def test_the_first_process_has_the_store_if_torchrun_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "False")
+    own, other = connect(5, hosts=True), connect(5)
+    own.set("a", "1")
+    assert other.get("a") == b"1"
 
 
 def test_a_hanging_process_is_given_up(data: Path) -> None:

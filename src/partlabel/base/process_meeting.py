@@ -18,16 +18,20 @@ if TYPE_CHECKING:
 _POLL = 0.02
 
 
-def connect(seconds: float) -> "Store":
+def connect(seconds: float, *, hosts: bool = False) -> "Store":
     """The store of torchrun.
 
     Args:
         seconds: to wait for an answer.
+        hosts: whether this process provides the store, if torchrun itself does not. It does so as
+            long as what is returned exists.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return TCPStore(address, port, None, False, timeout=timedelta(seconds=seconds))
+    hosts = hosts and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    patience = timedelta(seconds=seconds)
+    return TCPStore(address, port, None, hosts, timeout=patience, wait_for_workers=False)
 
 
 def agree_on_name(store: "Store", rank: int, size: int, seconds: float) -> str:

@@ -116,7 +116,7 @@ def _meet() -> None:
     seconds = timeout()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        store = connect(seconds)
+        store = connect(seconds, hosts=rank() == 0)
         name = agree_on_name(store, rank(), size(), seconds)
         dist.init_process_group(
             backend,

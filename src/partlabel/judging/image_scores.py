@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from partlabel.base import launch
 from partlabel.base.errors import JobError, data_size
 from partlabel.images.batches import Rows
 from partlabel.judging.scoring import model_on_device, score_blocks
@@ -88,10 +89,11 @@ def _room(shape: tuple[int, int]) -> Logits:
     if math.prod(shape) <= KEPT:
         return np.zeros(shape, dtype=np.float32)
     folder = tempfile.gettempdir()
-    if shutil.disk_usage(folder).free < size:
+    files = launch.on_this_computer()  # one for each process
+    if shutil.disk_usage(folder).free < files * size:
         raise JobError(
-            f"the scores of {shape[0]:,} images need {data_size(size)}, more than is free in "
-            f"{folder}; set TMPDIR to a folder on a larger disk"
+            f"the scores of {shape[0]:,} images need {data_size(files * size)}, more than is free "
+            f"in {folder}; set TMPDIR to a folder on a larger disk"
         )
     with tempfile.TemporaryFile() as stream:
         return np.memmap(stream, dtype=np.float32, mode="w+", shape=shape)

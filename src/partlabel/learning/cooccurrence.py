@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import eigsh
 
 from partlabel.base.errors import InputError, one_of
 from partlabel.labels import PRESENT, LabelTable
@@ -119,6 +118,8 @@ def label_vectors(table: LabelTable, width: int) -> NDArray[np.float32]:
     of this matrix, each times the square root of its eigenvalue. With fewer classes than ``width``
     the remaining columns are 0.
     """
+    from scipy.sparse.linalg import eigsh  # takes a while to import
+
     counts = count_pairs(table)
     scale = 1 / np.sqrt(np.maximum(counts.diagonal(), 1))
     joint = counts.multiply(scale[:, None]).multiply(scale).tocsr()

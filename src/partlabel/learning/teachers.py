@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import rankdata
 
 from partlabel.base.errors import FileError, count, some
 from partlabel.base.files import atomic_file
@@ -248,7 +248,7 @@ def _area(scores: Numbers, present: NDArray[np.bool_]) -> float:
     number, others = int(present.sum()), int((~present).sum())
     if not number or not others:
         return math.nan
-    mean_rank = rankdata(scores)[present].mean()
+    mean_rank = scipy.stats.rankdata(scores)[present].mean()
     return float((mean_rank - (number + 1) / 2) / others)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import beta, binom
 
 CONFIDENCE = 0.95
 ERROR = 1 - CONFIDENCE  # largest chance of a wrong statement
@@ -23,7 +23,7 @@ def at_least(right: float, tested: float, error: float = ERROR) -> float:
     >>> round(at_least(59, 59), 3), round(at_least(92, 93), 3), at_least(0, 0)
     (0.95, 0.95, 0.0)
     """
-    return float(beta.ppf(error, right, tested - right + 1)) if right else 0.0
+    return float(scipy.stats.beta.ppf(error, right, tested - right + 1)) if right else 0.0
 
 
 def interval(number: int, tested: int, error: float = ERROR) -> tuple[float, float]:
@@ -74,7 +74,7 @@ def chance_of_few(wrong: float, errors: float, fraction: float) -> float:
     """
     if wrong > errors * fraction - 1:  # Hoeffding's inequality holds up to here only
         return 1.0
-    return float(binom.cdf(wrong, math.floor(errors), fraction))
+    return float(scipy.stats.binom.cdf(wrong, math.floor(errors), fraction))
 
 
 def most_errors(wrong: int, cells: int, fraction: float, error: float = ERROR) -> int:
@@ -118,8 +118,8 @@ def allowed_errors(
     [-1, 0, 3]
     """
     refuted = np.floor((1 - precision) * (1 - fraction) * np.asarray(cells) + 1e-9) + 1
-    most = np.asarray(binom.ppf(error, refuted, fraction))
-    most -= binom.cdf(most, refuted, fraction) > error
+    most = np.asarray(scipy.stats.binom.ppf(error, refuted, fraction))
+    most -= scipy.stats.binom.cdf(most, refuted, fraction) > error
     return np.where(most > refuted * fraction - 1, -1, most).astype(np.int64)
 
 
@@ -135,9 +135,9 @@ def needed_labels(precision: float, power: float = 0.8, share: float = 1 / 3) ->
     (181, 44)
     """
     sizes = np.arange(fewest(precision), 200 * fewest(precision))
-    most = np.asarray(binom.ppf(ERROR, sizes, 1 - precision))
-    most -= binom.cdf(most, sizes, 1 - precision) > ERROR
-    passes = binom.cdf(most, sizes, share * (1 - precision)) >= power
+    most = np.asarray(scipy.stats.binom.ppf(ERROR, sizes, 1 - precision))
+    most -= scipy.stats.binom.cdf(most, sizes, 1 - precision) > ERROR
+    passes = scipy.stats.binom.cdf(most, sizes, share * (1 - precision)) >= power
     return int(sizes[np.argmax(passes)])
 
 
@@ -146,5 +146,5 @@ def expected_power(
 ) -> NDArray[np.float64]:
     """The chance [k] to see at most so many errors in so many labels, at these error rates."""
     numbers = np.round(np.asarray(tested))
-    chance = binom.cdf(np.maximum(most, 0), numbers, np.minimum(rates, 1.0))
+    chance = scipy.stats.binom.cdf(np.maximum(most, 0), numbers, np.minimum(rates, 1.0))
     return np.where(most < 0, 0.0, chance)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from partlabel.labels import PRESENT
@@ -109,7 +109,9 @@ def _fit_line(x: Floats, y: NDArray[np.bool_]) -> tuple[float, float]:
 
     start = np.array([1.0, 0.0])
     bounds = [(1e-3, None), (None, None)]  # a positive slope keeps the order of the scores
-    slope, intercept = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    slope, intercept = scipy.optimize.minimize(
+        cost, start, jac=True, method="L-BFGS-B", bounds=bounds
+    ).x
     return float(slope / scale), float(intercept - slope * center / scale)
 
 

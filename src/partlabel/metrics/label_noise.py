@@ -13,8 +13,8 @@ altogether. It then contradicts several of their labels, so such images are told
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 _PRIOR = 20.0  # rates are as if this many more labels had been right
@@ -130,7 +130,9 @@ def _fit(labels: _Labels, *, with_wrong: bool) -> _Model:
         value, slope = _log_posterior(parameters, labels, number)
         return -value, -slope
 
-    found = minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": _ROUNDS})
+    found = scipy.optimize.minimize(
+        cost, start, jac=True, method="L-BFGS-B", options={"maxiter": _ROUNDS}
+    )
     return _model(found.x, number)
 
 

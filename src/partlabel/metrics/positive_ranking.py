@@ -1,8 +1,8 @@
 """How well scores rank known positives, if no label is known to be absent."""
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from partlabel.images.batches import in_batches
 from partlabel.labels import ABSENT, PRESENT
@@ -30,7 +30,7 @@ def positive_auc(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
     scores, present = np.asarray(scores, dtype=np.float64), np.asarray(labels) == PRESENT
     positives = present.sum(axis=0)
     others = len(present) - positives
-    ranks = rankdata(scores, axis=0) if scores.size else np.zeros(scores.shape)
+    ranks = scipy.stats.rankdata(scores, axis=0) if scores.size else np.zeros(scores.shape)
     above = (ranks * present).sum(axis=0) - positives * (positives + 1) / 2
     pairs = positives * others
     return np.where(pairs > 0, above / np.maximum(pairs, 1), np.nan)

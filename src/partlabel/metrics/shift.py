@@ -6,10 +6,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
-from scipy.stats import rankdata
 
 _COMPONENTS = 32
 _RIDGE = 30.0  # so that few images do not look unlike by chance
@@ -64,7 +63,7 @@ def auc(high: NDArray[Any], low: NDArray[Any]) -> float:
     >>> auc(np.array([3.0, 2.0]), np.array([1.0, 2.0]))
     0.875
     """
-    ranks = rankdata(np.concatenate([high, low]))[: len(high)].sum()
+    ranks = scipy.stats.rankdata(np.concatenate([high, low]))[: len(high)].sum()
     return float((ranks - len(high) * (len(high) + 1) / 2) / max(len(high) * len(low), 1))
 
 
@@ -97,4 +96,5 @@ def _fit(features: Floats, target: Floats) -> Floats:
         slope = features.T @ (weight * (expit(logits) - target))
         return value + _RIDGE / 2 * float(weights @ weights), slope + _RIDGE * weights
 
-    return np.asarray(minimize(cost, np.zeros(features.shape[1]), jac=True, method="L-BFGS-B").x)
+    start = np.zeros(features.shape[1])
+    return np.asarray(scipy.optimize.minimize(cost, start, jac=True, method="L-BFGS-B").x)

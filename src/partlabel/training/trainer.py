@@ -282,7 +282,7 @@ class Trainer:
                 if moves:
                     rows, labels = rows.to(device), labels.to(device)
                     views_of = {name: view.to(device) for name, view in views_of.items()}
-                logged = step % _LOG_EVERY == 0
+                logged = step % _LOG_EVERY == 0 or self._is_whole(self._stage)
                 yield Batch(rows, labels.float(), views_of, self.teacher, logged=logged)
 
     def _note_broken(self, inputs: Inputs) -> None:

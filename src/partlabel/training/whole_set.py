@@ -54,14 +54,19 @@ def whole_set(
     return iter([WholeSet(examples.rows, size, load)])
 
 
+def _first_readable(rows: Rows, load: Callable[[list[Rows]], Generator[Batch]]) -> Batch | None:
+    """A batch of one image that can be read; None if there is none."""
+    with closing(load(in_batches(rows, 1))) as batches:
+        return next((batch for batch in batches if len(batch)), None)
+
+
 def _part_size(
     examples: Examples, method: Method, load: Callable[[list[Rows]], Generator[Batch]]
 ) -> int:
     rows, classes = examples.rows, max(len(examples.table.classes), 1)
-    with closing(load([rows[:1]])) as parts:
-        first = next(parts, None)
-    if first is None or not len(first):
-        return len(rows)
+    first = _first_readable(rows, load)
+    if first is None:
+        return len(rows)  # which the training then reports
     views = {view.data_ptr(): view for view in first.views.values()}.values()
     numbers = max(sum(view.numel() for view in views), 1)
     size = max(min(_LABELS // classes, _NUMBERS // numbers), 1)

@@ -35,6 +35,10 @@ class Filling:
         others = [name for name in labels.classes if name not in learned]
         self.others = labels.with_classes(others) if others else None
         self.classes = [*self.table.classes, *others]
+        # a table without any label that has an origin has no list of them
+        parts = [self.table, *([] if self.others is None else [self.others])]
+        with_origins = [part.origins for part in parts if len(part.origins)]
+        self.origins = with_origins[0] if with_origins else self.table.origins
         self.doubtful, self.is_done = DoubtfulCells(), False
         self.counted = FilledCells(assessment)
 
@@ -63,7 +67,7 @@ class Filling:
         """All parts as one table in memory."""
         cells = stacked([part.cells for part in self.parts()])
         table = self.table
-        return LabelTable.from_cells(table.ids, self.classes, cells, table.splits, table.origins)
+        return LabelTable.from_cells(table.ids, self.classes, cells, table.splits, self.origins)
 
     def header(self) -> LabelTable:
         """The classes and origins of the table, without images; its cells say what may be stored.
@@ -81,9 +85,7 @@ class Filling:
             Details(**{name: nothing.astype(DEFAULTS[name].dtype) for name in names}),
         )
         splits = None if self.table.splits is None else list[str]()
-        return LabelTable.from_cells(
-            [], self.classes, cells, splits, self.table.origins, check=False
-        )
+        return LabelTable.from_cells([], self.classes, cells, splits, self.origins, check=False)
 
     def _part(
         self,
@@ -101,6 +103,8 @@ class Filling:
         """
         known = self.table.cells.take(images)
         cells = [known.where(known.values != 0)]
+        if rows is None:  # scores that were there before are those of another model
+            cells = [cells[0].with_details(scores=None)]
         if rows is not None and logits is not None and values is not None:
             cells = [self._with_scores(cells[0], images, rows, logits)]
             self._note_doubtful(rows, logits, values)
@@ -115,7 +119,7 @@ class Filling:
             self.classes,
             _merged(cells, (len(images), len(self.classes))),
             None if self.table.splits is None else self.table.splits.take(images),
-            self.table.origins,
+            self.origins,
             check=False,
         )
 

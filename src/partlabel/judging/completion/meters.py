@@ -201,7 +201,9 @@ class BinMeter:
         return self._edges(columns, bins), self._edges(columns, bins + 1)
 
     def _edges(self, columns: Any, bins: NDArray[np.int64]) -> Floats:
-        return np.asarray(self.factors[columns] * bins + self.offsets[columns])
+        """Calibrated logits at the start of bins; the first and the last bin have no outer end."""
+        edges = np.asarray(self.factors[columns] * bins + self.offsets[columns])
+        return np.where(bins <= 0, -np.inf, np.where(bins >= BINS, np.inf, edges))
 
     def spread(self, counts: NDArray[np.integer[Any]]) -> Spread:
         """The calibrated logits of cells, given their number [C, BINS] in each bin."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
 from partlabel.images.named_images import open_images
 from partlabel.judging.image_scores import KeptScores, scores_of
@@ -17,7 +18,7 @@ def find_more(run: Run, folder: Path) -> KeptScores | None:
     names = [name for name in files.names if name not in mentioned and name not in known.ids]
     if not names:
         return None
-    blank = np.zeros((len(names), len(known.classes)), dtype=np.int8)
+    blank = sparse.csr_array((len(names), len(known.classes)), dtype=np.int8)
     scores = scores_of(run, LabelTable(names, known.classes, blank), folder)
     assert isinstance(scores, KeptScores)  # they are of image files
     return scores

@@ -94,6 +94,7 @@ def write_embeddings(folder: Path, images: int, classes: int, seed: int) -> None
 def write_pictures(folder: Path, images: int, seed: int) -> None:
     """Write ``scenes/images``, and ``labels.csv`` with some labels of each."""
     world = scenes.World(classes=40, size=96, seed=seed, tail=TAIL, objects=6)
+    folder.mkdir(parents=True, exist_ok=True)
     truth = scenes.write(folder / "scenes", images, world, test=0)
     rng = np.random.default_rng(seed)
     order = np.argsort(truth.classes)  # Open Images files name classes in no order of their own

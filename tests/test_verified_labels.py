@@ -50,6 +50,7 @@ def test_the_files_are_those_of_open_images(tmp_path: Path) -> None:
 
 
 def test_pictures_have_the_names_of_their_files(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "new" / "set"
     verified_labels.write_pictures(tmp_path, images=100, seed=0)
     table = read_labels(tmp_path / "labels.csv")
     assert {f"{name}.png" for name in table.ids} == {

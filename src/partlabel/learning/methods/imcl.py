@@ -228,8 +228,15 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
         return super().figures() | costs | weights | {"similar": Figure.COUNT}
 
     def artifacts(self) -> Artifacts:
-        """The label graph."""
-        return Artifacts(label_graph=self.graph)
+        """The label graph, and the search for similar images."""
+        find = self.find_similar if self._compares(self.interactive_stage) else None
+        return Artifacts(label_graph=self.graph, find_similar=find)
+
+    @torch.no_grad()
+    def find_similar(self, features: Tensor, logits: Tensor, batch: Batch) -> Neighbours:
+        """The similar images of each image of a batch, from mean features [B, D] and logits."""
+        current = self._describe(features[:, :, None, None], logits, batch)
+        return self._search(current, current, self._weights())
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on known labels, and distances to similar images (Eq. 1)."""

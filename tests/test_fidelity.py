@@ -2,11 +2,13 @@
 
 import ast
 import re
+import runpy
 from functools import cache
 from inspect import signature
 from pathlib import Path
 
 import pytest
+import torch
 
 from partlabel.learning.methods import METHODS
 from partlabel.output.bench import read_spec
@@ -82,6 +84,17 @@ def test_settings_exist(section: tuple[str, str, str]) -> None:
         settings = set().union(*(signature(method).parameters for method in methods))
         for name in (code.partition("=")[0] for code in codes if re.fullmatch(r"\w+=\S+", code)):
             assert name in settings, f"{name}: {row}"
+
+
+def test_drawings_of_losses() -> None:
+    """The functions that are drawn: g(0.1) = 5 and g(1) = 1; EM leaves undecided labels alone."""
+    space = runpy.run_path(str(ROOT / "docs" / "images" / "loss_functions.py"))
+    for gamma in space["GAMMAS"]:
+        assert space["weight"](0.1, gamma) == pytest.approx(5, rel=1e-3)
+        assert space["weight"](1.0, gamma) == pytest.approx(1, rel=1e-3)
+    slopes = space["gradient"]("entropy_maximization", 0, torch.tensor([-1.0, 0.0, 1.0]))
+    assert slopes.tolist() == pytest.approx([-0.19661, 0, 0.19661], abs=1e-4)
+    assert space["gradient"]("assume_negative", 0, torch.tensor([0.0])).tolist() == [0.5]
 
 
 def test_missing_methods_are_missing() -> None:

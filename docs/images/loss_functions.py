@@ -1,4 +1,4 @@
-"""Draws ``partial-weight.svg`` and ``em-gradients.svg``: what two losses do, as their papers show it.
+"""Draws ``partial-weight.svg`` and ``em-gradients.svg``: what two losses do, as in their papers.
 
 Run it after a change: ``python docs/images/loss_functions.py``.
 """
@@ -42,7 +42,7 @@ def draw_weight() -> str:
     with styled():
         figure, (axes,) = panels(1, 1, 5, 3)
         for gamma in GAMMAS:
-            axes.plot(shares, [weight(share, gamma) for share in shares], label=f"γ = {gamma:g}")
+            axes.plot(shares, [weight(share, gamma) for share in shares], label=f"gamma {gamma:g}")
         axes.set(xlabel="share of labels that is known", ylabel="weight g")
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         return svg(figure)
@@ -54,7 +54,7 @@ def draw_gradients() -> str:
     lines = {
         "known to be present (both)": ("assume_negative", 1),
         "unknown, AN": ("assume_negative", 0),
-        "unknown, EM with α = 1": ("entropy_maximization", 0),
+        "unknown, EM with alpha 1": ("entropy_maximization", 0),
     }
     with styled():
         figure, (axes,) = panels(1, 1, 5, 3)

@@ -20,7 +20,13 @@ from partlabel.cli import main
 from partlabel.labels import simulate
 from partlabel.labels.formats import ReadOptions
 from partlabel.output.bench import read_spec, run_spec, tables
-from partlabel.output.bench.curves import draw_curves, plot_curves
+from partlabel.output.bench.curves import (
+    _plot_epochs,
+    draw_curves,
+    draw_epochs,
+    draw_gains,
+    plot_curves,
+)
 from partlabel.output.bench.jobs import label_shares
 from partlabel.output.bench.sheets import on_terminal
 from partlabel.output.bench.spec import Spec, choices, combinations, edge_warnings, strategy_of
@@ -89,7 +95,9 @@ ceiling: all labels
     assert "comparing: 14 trainings\n  1/14 AN, single-positive, seed 0, lr 0.0" in text
     assert text.count(": validation mAP ") == text.count(": test mAP ") == 14
     assert "min left)" in text
-    assert (tmp_path / "out" / "curves.svg").read_text().startswith("<svg")
+    for chart in ("curves", "gains"):
+        assert (tmp_path / "out" / f"{chart}.svg").read_text().startswith("<svg")
+    assert not (tmp_path / "out" / "epochs.svg").exists()  # one epoch is no line
     lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 3 * 2 + 2
     records = list(csv.DictReader(lines))
@@ -559,6 +567,42 @@ def test_curves() -> None:
     text = draw_curves(results)
     assert all(text.count(f"<!-- {name} -->") == 1 for name in drawn)
     assert draw_curves([one for one in results if one["proportion"] != 0.9]) == ""
+
+
+def test_curves_and_gains_have_a_panel_per_figure() -> None:
+    results = [
+        result(method, seed, "partial", share, mAP=value, OF1=value + 0.1, pseudo_labels=7)
+        for method, value in (("bce", 0.5), ("em", 0.6))
+        for share in (0.1, 0.9)
+        for seed in (0, 1)
+    ]
+    results.append(result("all", 0, "full", None, mAP=0.9, OF1=0.9))
+    figures = ["mAP", "OF1", "pseudo_labels", "val_mAP"]  # a count and validation have no panel
+    text = draw_curves(results, figures)
+    assert "<!-- test mAP (%) -->" in text
+    assert "<!-- test OF1 (%) -->" in text
+    assert text.count("<!-- training labels that are known and correct -->") == 2
+    assert text.count("<!-- em -->") == 1  # one legend
+    gains = draw_gains(results, figures, "bce")
+    assert "<!-- OF1, difference to bce -->" in gains
+    assert "<!-- bce -->" not in gains
+    assert "<!-- all -->" not in gains
+    assert draw_gains(results, figures, None) == ""
+    assert draw_gains(results, figures, "all") == ""  # on other labels
+
+
+def test_epochs_are_averaged_over_seeds() -> None:
+    results = [
+        result("em", 0, val_mAP_by_epoch=[0.1, 0.2, 0.3]),
+        result("em", 1, val_mAP_by_epoch=[0.3, 0.4]),
+        result("auto", 0),
+    ]
+    axes = Figure().subplots()
+    _plot_epochs(axes, results[:2], ["em", "auto"], "single-positive")
+    (line,) = axes.lines
+    assert np.allclose(line.get_xydata(), [[1, 20], [2, 30]])
+    assert "<!-- em -->" in draw_epochs(results)
+    assert draw_epochs(results[2:]) == ""
 
 
 def test_curves_of_results_without_the_share_of_correct_labels() -> None:

@@ -321,6 +321,18 @@ def test_gradient_of_entropy_maximization(dtype: torch.dtype, tolerance: float) 
         np.testing.assert_allclose(computed, expected, rtol=tolerance, atol=1e-12)
 
 
+def test_gradient_of_assume_negative() -> None:
+    """Equation 2 of the same paper: p for unknown cells, p - 1 for present ones."""
+    logits = torch.tensor([GRID], dtype=torch.float64, requires_grad=True)
+    for label, offset in ((0, 0.0), (1, 1.0)):
+        logits.grad = None
+        losses.assume_negative(logits, torch.full((1, len(GRID)), label)).backward()  # type: ignore[no-untyped-call]
+        assert logits.grad is not None
+        with np.errstate(over="ignore"):
+            expected = [sigmoid(x) - offset for x in GRID]
+        np.testing.assert_allclose(logits.grad[0].numpy() * len(GRID), expected, atol=1e-12)
+
+
 ALL = [
     *CELLS,
     "bce",

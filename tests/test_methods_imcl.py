@@ -341,7 +341,7 @@ def test_recent_rows() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"graph": "identity", "k_a": 3}, "k_a would have no effect without graph=cooccurrence"),
+        ({"graph": "identity", "k_a": 3}, "k_a would have no effect without a graph"),
         ({"lambda_y": 0, "lambda_f": 0, "scale": "none"}, "scale would have no effect"),
         ({"graph_lr": 0, "clip_graph": False}, "clip_graph would have no effect without"),
         ({"graph_lr": 0, "graph_steps": 3}, "graph_steps would have no effect without"),

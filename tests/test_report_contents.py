@@ -27,6 +27,7 @@ from partlabel.output.report.headline import Result, _about_rare_classes
 from partlabel.output.report.learning_curves import axis_range, draw_curves, draw_small_panels
 from partlabel.output.report.sample_images import describe
 from partlabel.output.report.section import decimal
+from partlabel.output.report.single_images import scores_of_labels
 from partlabel.training.run import Run
 from reports import TINY, Workspace, cells, page_of, section
 
@@ -320,6 +321,38 @@ def test_filled_and_known_labels_of_an_image() -> None:
         ("absent", "○ c2"),
         ("absent", "and 1 more known absent"),
     ]
+
+
+def test_present_labels_of_single_images() -> None:
+    """Known ones have a dot, others a question mark; ticks are for the highest scores."""
+    classes = ["dog", "cat", "bus", "car", "tree"]
+    known, present = np.array([1, 0, 0, 0, 0]) > 0, np.array([1, 1, 0, 0, 1]) > 0
+    scores = {
+        "an": np.array([0.9, 0.1, 0.2, 0.3, 0.4]),
+        "em": np.array([0.5, 0.6, 0.1, 0.2, 0.999]),
+    }
+    assert scores_of_labels(classes, known, present, scores) == [
+        ("open", "? tree: an 40% ✓, em >99% ✓"),
+        ("open", "? cat: an 10%, em 60% ✓"),
+        ("known", "● dog: an 90% ✓, em 50% ✓"),
+    ]
+    alone = scores_of_labels(classes, known, known, {"em": scores["em"]})
+    assert alone == [("known", "● dog: 50% ✓")]
+    many = [f"c{j}" for j in range(400)]
+    lines = scores_of_labels(
+        many, np.ones(400, bool), np.ones(400, bool), {"em": np.linspace(1, 0, 400)}
+    )
+    assert [text.endswith("✓") for _, text in lines] == [True] * 4 + [False] * 5
+    assert lines[-1] == ("absent", "and 392 more")
+
+
+def test_single_images_and_scores_per_class_are_in_the_page(work: Workspace) -> None:
+    page = page_of(build_report(work.em_apl, baseline=work.an, truth=work.truth))
+    shown = section(page, "Labels of single images")
+    assert shown.count("<img") > 6
+    assert "? " in shown
+    assert shown.count(": an ") == len(re.findall(r", em-apl [&\d]", shown)) > 6
+    assert "Densities of the scores of" in section(page, "Scores per class")
 
 
 def test_labels_filled_in_as_absent_are_in_the_page_and_its_legend(work: Workspace) -> None:

@@ -1,5 +1,6 @@
 """The sections of a report on the label graph, and on classes with few and many labels."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ from conformance import MethodConformance
 from partlabel.labels import scenes, simulate
 from partlabel.labels.formats.links import read_links
 from partlabel.output import report
+from partlabel.output.report.sample import take_sample
+from partlabel.output.report.similar_images import similar_images, strongest
 from partlabel.training.train import train
+from reports import section
 
 
 @pytest.mark.parametrize(("graph", "linked"), [("cooccurrence", True), ("identity", False)])
@@ -30,6 +34,29 @@ def test_shows_the_label_graph(scene: Path, tmp_path: Path, graph: str, linked: 
         weight = max(float(state["graph.weights"][j, n]), 0) / float(state["graph.weights"][j, 0])
         weights = {(name, to): value for name, to, value in links}
         assert weights[run.record.classes[j], other] == pytest.approx(weight, abs=1e-5)
+
+
+def test_shows_similar_images(scene: Path, tmp_path: Path) -> None:
+    """Those that the method finds for the same images and the same model."""
+    call: dict[str, Any] = {**MethodConformance.tiny, "epochs": 4, "method": "imcl"}
+    run = train(scene / "partial.csv", scene / "images", tmp_path / "run", **call)
+    part = section(report.build_report(run).read_text(), "Similar images")
+    assert part.count("● this image") == 4
+    weights = [float(weight) for weight in re.findall(r">(\d\.\d\d) at the end<", part)]
+    assert 4 <= len(weights) <= 12
+    assert min(weights) >= 0
+    assert " before<" in part
+    sample = take_sample(run)
+    names = list(sample.training.ids.take(sample.drawn))
+    shown = re.findall(r'title="([^"]+)"', part)
+    assert set(shown) <= set(names)
+    assert similar_images(sample, None) == []
+
+
+def test_an_image_is_not_similar_to_itself_and_no_weight_is_no_link() -> None:
+    images = np.array([[1, -1], [0, 2], [-1, -1]])
+    weights = np.array([[0.5, 0.0], [0.0, 0.25], [0.0, 0.0]], dtype=np.float32)
+    assert strongest(images, weights, 3) == [[(1, 0.5)], [(2, 0.25)], []]
 
 
 def test_shows_groups_of_classes(tmp_path: Path) -> None:

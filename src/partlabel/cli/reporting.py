@@ -125,7 +125,7 @@ def bench(
     unless they have the splits train and test.
 
     Writes results.csv (one line per training), table.md and table.tex (mean and standard deviation
-    over seeds) and, with several proportions, curves.svg.
+    over seeds), epochs.svg and, with several proportions, curves.svg and gains.svg.
 
     Example: partlabel bench --labels labels.csv --images photos/ -o compared
     """

@@ -4,7 +4,7 @@ A method inherits the extensions that it uses; the trainer and reports check for
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from partlabel.learning.label_graph import LearnedGraph
 from partlabel.learning.method import Method, Predict
 from partlabel.learning.pseudo_labels.diary import Diary
 from partlabel.learning.pseudo_labels.state import PseudoLabels
+from partlabel.learning.similarity import Neighbours
 from partlabel.models import Classifier
 
 
@@ -97,6 +98,10 @@ class EstimatesLabels(Method):
         """[N, C] the estimated probability that each training label is present."""
 
 
+# similar images among those of a batch, from their mean features [B, D] and logits [B, C]
+FindSimilar = Callable[[Tensor, Tensor, Batch], Neighbours]
+
+
 @dataclass(frozen=True)
 class Artifacts:
     """What a method keeps for reports.
@@ -105,11 +110,13 @@ class Artifacts:
         pseudo_labels: labels that the method gave to unknown cells, in rounds.
         diary: unknown labels that it treated as present, by epoch.
         label_graph: its graph of labels.
+        find_similar: how it finds similar images.
     """
 
     pseudo_labels: PseudoLabels | None = None
     diary: Diary | None = None
     label_graph: LearnedGraph | None = None
+    find_similar: FindSimilar | None = None
 
 
 class HasArtifacts(Method):

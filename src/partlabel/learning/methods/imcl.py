@@ -15,13 +15,11 @@ from torch.nn.functional import normalize
 from partlabel.base.errors import InputError
 from partlabel.base.ranges import Count, Epochs, Rate, Share, Size, Weight
 from partlabel.images.batches import Batch
-from partlabel.labels.formats.links import read_links
 from partlabel.learning import losses
 from partlabel.learning.checks import changed_settings, refuse_idle, warn_of_positives_only
 from partlabel.learning.cooccurrence import (
     LabelGraph,
     cooccurrence_graph,
-    given_graph,
     identity_graph,
 )
 from partlabel.learning.extensions import (
@@ -31,6 +29,7 @@ from partlabel.learning.extensions import (
     LooksAhead,
     UsesSide,
 )
+from partlabel.learning.given_graphs import kind_of_graph, read_graph
 from partlabel.learning.label_graph import LearnedGraph
 from partlabel.learning.method import (
     Figure,
@@ -79,9 +78,11 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
             on Open Images and COCO; ``gradient``: its gradient has the same norm, as on CUB;
             ``none``: the lambdas are used as they are.
         k: largest number of similar images per image. Paper: 5, COCO 3.
-        graph: ``cooccurrence`` counted on known labels, ``identity`` for no links, or a CSV file
-            with the columns class,linked,weight.
-        k_a: number of classes that each class is linked to by co-occurrence. Paper: 50.
+        graph: ``cooccurrence`` counted on known labels, ``identity`` for no links, or a file: a CSV
+            with the columns class,linked,weight; a CSV of a vector per class (class,x,y,...), which
+            links similar ones; or texts, one per line, which link the classes that they mention
+            together.
+        k_a: number of classes that each class is linked to, unless a file has the links. Paper: 50.
         graph_lr: learning rate of the weights of the graph, as a share of the longest stable step;
             0 keeps the initial weights, an ablation.
         graph_steps: gradient steps on these weights per training step.
@@ -136,7 +137,7 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
         )
         refuse_idle("lambda_y or lambda_f", any_lambda, changed, *searched)
         refuse_idle("lambda_f", lambda_f > 0, changed, "features")
-        refuse_idle("graph=cooccurrence", graph == "cooccurrence", changed, "k_a")
+        refuse_idle("a graph", graph != "identity", changed, "k_a")
         refuse_idle("a graph_lr", graph_lr > 0, changed, "graph_steps", "clip_graph")
         refuse_idle("a warmup", warmup != 0, changed, "solve")
         super().__init__()
@@ -179,12 +180,15 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
             return identity_graph(len(classes))
         if self.graph_source == "cooccurrence":
             return cooccurrence_graph(task.labels, self.k_a)
-        if not Path(self.graph_source).exists():
+        path = Path(self.graph_source)
+        if not path.is_file():
             raise InputError(
                 f"graph={self.graph_source}: there is no such file; set cooccurrence, identity, or "
-                "a CSV file of links"
+                "a file of links, vectors or texts"
             )
-        return given_graph(classes, read_links(self.graph_source, classes))
+        has_links = kind_of_graph(path) == "links"
+        refuse_idle("a graph without given links", not has_links, self.changed, "k_a")
+        return read_graph(path, list(classes), self.k_a)
 
     def begin_stage(self, stage: int, model: Classifier) -> None:
         """Similar images are used after the warm-up."""
@@ -224,8 +228,15 @@ class InteractiveLearning(FollowsStages, LooksAhead, UsesSide, HasArtifacts):
         return super().figures() | costs | weights | {"similar": Figure.COUNT}
 
     def artifacts(self) -> Artifacts:
-        """The label graph."""
-        return Artifacts(label_graph=self.graph)
+        """The label graph, and the search for similar images."""
+        find = self.find_similar if self._compares(self.interactive_stage) else None
+        return Artifacts(label_graph=self.graph, find_similar=find)
+
+    @torch.no_grad()
+    def find_similar(self, features: Tensor, logits: Tensor, batch: Batch) -> Neighbours:
+        """The similar images of each image of a batch, from mean features [B, D] and logits."""
+        current = self._describe(features[:, :, None, None], logits, batch)
+        return self._search(current, current, self._weights())
 
     def loss(self, model: Classifier, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy on known labels, and distances to similar images (Eq. 1)."""

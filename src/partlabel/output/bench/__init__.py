@@ -24,7 +24,7 @@ from partlabel.base.terminal import say
 from partlabel.base.text_tables import html_table
 from partlabel.images.named_images import open_images
 from partlabel.labels import simulate
-from partlabel.output.bench.curves import draw_curves
+from partlabel.output.bench.curves import draw_curves, draw_epochs, draw_gains
 from partlabel.output.bench.jobs import Cell, Setup, run_cells
 from partlabel.output.bench.label_bias import bias_notes
 from partlabel.output.bench.results import Result, name_of_labels, write_results
@@ -96,7 +96,7 @@ def run_spec(
         lines = run_rounds(setup, say)
         ways = [way for way in spec.rounds.ways if (way.strategy, way.goal) == ("random", "map")]
         outcome = tables_of_rounds(lines, ways[0].name if ways else None)
-        _write(out, lines, outcome, draw_rounds(lines))
+        _write(out, lines, outcome, {"curves": draw_rounds(lines)})
         return Benchmark(lines, outcome)
     notes = _test_notes(setup)
     for note in notes:
@@ -112,7 +112,12 @@ def run_spec(
     folds = spec.folds if has_folds(spec) else None
     summary = tables(results, spec.figures, spec.baseline, spec.ceiling, folds or 0)
     summary = replace(summary, notes=[*summary.notes, *notes])
-    _write(out, results, summary, draw_curves(results))
+    charts = {
+        "curves": draw_curves(results, spec.figures),
+        "gains": draw_gains(results, spec.figures, spec.baseline),
+        "epochs": draw_epochs(results),
+    }
+    _write(out, results, summary, charts)
     return Benchmark(results, summary)
 
 
@@ -226,14 +231,15 @@ def _best_choices(trials: list[Result]) -> dict[tuple[str, str, float | None], C
     return {key: trial["chosen"] for key, trial in best.items()}
 
 
-def _write(out: Path, results: list[Result], summary: Tables, curves: str) -> None:
-    """Write results, tables and curves."""
+def _write(out: Path, results: list[Result], summary: Tables, charts: dict[str, str]) -> None:
+    """Write results, tables, and the charts that are not empty."""
     write_results(out / "results.csv", results)
     files = {"table.md": summary.markdown(), "table.tex": summary.latex()}
-    if curves:
-        files["curves.svg"] = curves
-    else:
-        (out / "curves.svg").unlink(missing_ok=True)  # of an earlier spec
+    for name, chart in charts.items():
+        if chart:
+            files[f"{name}.svg"] = chart
+        else:
+            (out / f"{name}.svg").unlink(missing_ok=True)  # of an earlier spec
     for name, text in files.items():
         with atomic_file(out / name) as stream:
             stream.write(text.encode())

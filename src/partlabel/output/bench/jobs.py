@@ -28,6 +28,7 @@ from partlabel.labels import LabelTable, simulate
 from partlabel.labels.groups import Groups
 from partlabel.metrics import by_annotations, evaluate
 from partlabel.metrics.resampling import resampled_map
+from partlabel.output.bench.curves import BY_EPOCH
 from partlabel.output.bench.label_bias import WHOLE, whole_rows
 from partlabel.output.bench.results import Result, name_of_labels
 from partlabel.output.bench.spec import FULL, Spec, strategy_of
@@ -294,6 +295,7 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
         **label_shares(labels, table, spec.split),
     }
     if test:
+        figures |= _by_epoch(run)
         scored = score(run, labels_to_measure(run, table.split(spec.test_split)))
         evaluation = evaluate_scored(scored)
         figures |= _on_test_images(scored)
@@ -302,6 +304,14 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
         figures |= dict(evaluation)
         figures |= judge(run, table)
     return figures
+
+
+def _by_epoch(run: Run) -> dict[str, Any]:
+    """The validation mAP of each epoch, if all have one; ``auto`` has no epochs of its own."""
+    if run.record.members:
+        return {}
+    values = [line.get("val_mAP") for line in run.history()]
+    return {} if None in values else {BY_EPOCH: values}
 
 
 def _on_test_images(scored: Scored) -> dict[str, Any]:

@@ -35,10 +35,16 @@ from partlabel.output.report.reliability import reliability_diagrams
 from partlabel.output.report.sample import Sample, take_sample
 from partlabel.output.report.sample_images import example_images
 from partlabel.output.report.section import Section
+from partlabel.output.report.similar_images import similar_images
+from partlabel.output.report.single_images import single_images
 from partlabel.output.report.suspects import suspect_tiles
 from partlabel.output.report.teacher_gains import teacher_gains
 from partlabel.output.report.tried_candidates import tried_candidates
-from partlabel.output.report.unknown_labels import all_scores, unknown_label_sections
+from partlabel.output.report.unknown_labels import (
+    all_scores,
+    scores_per_class,
+    unknown_label_sections,
+)
 from partlabel.training.arguments import effective
 from partlabel.training.run import Run
 
@@ -112,6 +118,7 @@ def _after_classes(
         *groups(sample, result),
         *gains(sample, result),
         all_scores(sample),
+        *scores_per_class(sample),
         *reliability_diagrams(assessment, sample.classes),
         *guarantees(assessment, sample.classes, reason),
         *by_origin(assessment),
@@ -119,6 +126,7 @@ def _after_classes(
         *pseudo_labels(sample),
         *treated_as_present(sample, artifacts.diary),
         *label_links(sample, artifacts.label_graph),
+        *similar_images(sample, artifacts.find_similar),
         *own_estimates(sample),
         *teacher_gains(sample),
         *landscapes(surveyed),
@@ -128,7 +136,11 @@ def _after_classes(
 def _after_heat_maps(sample: Sample, boxes: BoxFile | None) -> list[Section]:
     """The sections between the heat maps and the suspects."""
     games = {} if boxes is None else play_games(sample, boxes)
-    return [*pointing(games, sample.classes), *label_embeddings(sample)]
+    return [
+        *pointing(games, sample.classes),
+        *label_embeddings(sample),
+        *single_images(sample),
+    ]
 
 
 def _subtitle(sample: Sample) -> str:

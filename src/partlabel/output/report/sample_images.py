@@ -9,7 +9,7 @@ from scipy.special import expit
 from partlabel.judging.completion import Assessment
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.output.report.sample import Sample
-from partlabel.output.report.section import whole_percent
+from partlabel.output.report.section import Picture, whole_percent
 from partlabel.output.report.thumbnails import thumbnails
 
 _IMAGES = 18
@@ -40,15 +40,7 @@ _KINDS = {
 }
 
 
-class Example(NamedTuple):
-    """An image: its name, its data address, and kind and text of each line below it."""
-
-    name: str
-    image: str
-    lines: list[tuple[str, str]]
-
-
-def example_images(sample: Sample, assessment: Assessment) -> list[Example]:
+def example_images(sample: Sample, assessment: Assessment) -> list[Picture]:
     """Some training images."""
     number = len(sample.drawn)
     rows = np.linspace(0, number - 1, min(_IMAGES, number)).astype(int)
@@ -57,7 +49,7 @@ def example_images(sample: Sample, assessment: Assessment) -> list[Example]:
     decided, logits = assessment.decided(row_of_run)
     images = thumbnails(sample.ours.run, names)
     return [
-        Example(name, image, describe(sample.classes, *cells))
+        Picture(name, image, describe(sample.classes, *cells))
         for name, image, *cells in zip(
             names, images, sample.labels[rows], expit(logits), decided, strict=True
         )

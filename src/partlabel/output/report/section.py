@@ -2,6 +2,15 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Picture(NamedTuple):
+    """An image: its name, its data address, and kind and text of each line below it."""
+
+    name: str
+    image: str
+    lines: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -14,6 +23,7 @@ class Section:
         figure: SVG.
         header, rows: a table. All columns are numbers, except for the first one.
         words: whether the last column of the table is text too.
+        pictures: images in a grid.
     """
 
     title: str
@@ -22,6 +32,7 @@ class Section:
     header: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
     words: bool = False
+    pictures: list[Picture] = field(default_factory=list)
 
 
 def decimal(value: float, digits: int = 1, *, sign: bool = False) -> str:

@@ -5,6 +5,7 @@ import numpy as np
 from partlabel.base.errors import count
 from partlabel.images.batches import in_batches
 from partlabel.judging.pseudo_label_rates import ratio
+from partlabel.labels import ABSENT, PRESENT
 from partlabel.output.report.analysis import (
     Kinds,
     best_first,
@@ -44,6 +45,24 @@ def all_scores(sample: Sample) -> Section:
         (sample.ours.train, sample.labels), (sample.ours.val, sample.val_labels)
     )
     return Section("Scores of present, absent and unknown labels", caption, figure)
+
+
+def scores_per_class(sample: Sample) -> list[Section]:
+    """Densities of the scores of held-out labels, for the classes with the most present ones."""
+    present, absent = sample.held_labels == PRESENT, sample.held_labels == ABSENT
+    columns = most_common(present, absent, 2 * _COMMON)
+    if not columns:
+        return []
+    cells = Kinds(np.zeros_like(present), present, absent)
+    scores = {one.name: one.held_out for one in sample.runs}
+    rows = (columns[:_COMMON], columns[_COMMON:])
+    figure = "".join(densities(scores, cells, row, sample.classes) for row in rows if row)
+    caption = (
+        f"Densities of the scores of {sample.held_kind} labels that are present (green) and absent "
+        f"(amber), for the {count(len(columns), 'class', 'classes')} with the most present ones. "
+        "The less the two overlap, the better. Densities above 8 are cut off."
+    )
+    return [Section("Scores per class", caption, figure)]
 
 
 def unknown_label_sections(sample: Sample) -> list[Section]:

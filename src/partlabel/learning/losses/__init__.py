@@ -31,7 +31,11 @@ from partlabel.learning.losses.smoothness import (
     feature_smoothness,
     label_smoothness,
 )
-from partlabel.learning.losses.spatial import expected_negative, spatial_consistency
+from partlabel.learning.losses.spatial import (
+    expected_negative,
+    prediction_consistency,
+    spatial_consistency,
+)
 from partlabel.learning.losses.unknown_as_absent import (
     assume_negative,
     asymmetric,
@@ -69,6 +73,7 @@ __all__ = [
     "partial_bce",
     "partial_weight",
     "plc",
+    "prediction_consistency",
     "ranknet",
     "role",
     "selective",

@@ -19,6 +19,7 @@ from partlabel.learning.methods.bce import Bce
 from partlabel.learning.methods.cnn_rnn import CnnRnn
 from partlabel.learning.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.learning.methods.em_apl import EmApl
+from partlabel.learning.methods.en_cl import PredictionConsistency
 from partlabel.learning.methods.en_scl import SpatialConsistency
 from partlabel.learning.methods.gr import GeneralizedRobust
 from partlabel.learning.methods.imcl import InteractiveLearning
@@ -66,6 +67,7 @@ METHODS: dict[str, type[Method]] = {
     "epr": ExpectedPositive,
     "role": Role,
     "role-li": RoleLinearInit,
+    "en-cl": PredictionConsistency,
     "en-scl": SpatialConsistency,
     "em": EntropyMaximization,
     "em-apl": EmApl,

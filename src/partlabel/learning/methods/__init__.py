@@ -30,6 +30,7 @@ from partlabel.learning.methods.large_loss import (
     PermanentCorrection,
 )
 from partlabel.learning.methods.latent_noise import LatentNoise
+from partlabel.learning.methods.ml_gcn import GraphConvolution
 from partlabel.learning.methods.partial_bce import PartialBce
 from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
 from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearInit
@@ -43,6 +44,7 @@ METHODS: dict[str, type[Method]] = {
     "partial-bce": PartialBce,
     "imcl": InteractiveLearning,
     "sr": SaliencyRegularization,
+    "ml-gcn": GraphConvolution,
     "lsep": Lsep,
     "wsabie": Wsabie,
     "fast0tag": Fast0Tag,

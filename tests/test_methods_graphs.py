@@ -16,7 +16,7 @@ from partlabel.learning.cooccurrence import conditional_shares
 from partlabel.learning.methods import METHODS, Task
 from partlabel.learning.methods.ml_gcn import GraphConvolution, reweighted_graph
 from partlabel.models import Classifier
-from partlabel.models.heads import GraphClassifier, Informed
+from partlabel.models.heads import Decoupled, GraphClassifier, Informed
 from partlabel.training.run import load
 from partlabel.training.train import train
 
@@ -25,6 +25,11 @@ Array = NDArray[np.float64]
 
 class TestGraphConvolution(MethodConformance):
     name = "ml-gcn"
+
+
+class TestSemanticGraph(MethodConformance):
+    name = "ssgrl"
+    options = {"channels": 8, "joint": 6}  # noqa: RUF012
 
 
 def table_of(labels: Any) -> LabelTable:
@@ -93,7 +98,7 @@ def test_classifiers_by_hand(pool: Any) -> None:
     np.testing.assert_allclose(head.class_maps(maps).detach(), by_position, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["ml-gcn"])
+@pytest.mark.parametrize("name", ["ml-gcn", "ssgrl"])
 def test_the_head_knows_the_classes(name: str, tmp_path: Path) -> None:
     """Vectors come from known labels or from a file, and links from known labels."""
     labels = random_labels()
@@ -115,7 +120,7 @@ def test_the_head_knows_the_classes(name: str, tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["ml-gcn"])
+@pytest.mark.parametrize("name", ["ml-gcn", "ssgrl"])
 def test_a_warning_if_only_present_labels_are_known(name: str) -> None:
     table = table_of([[1, 0], [0, 1]])
     with pytest.warns(PartlabelWarning, match=f"{name} learns that everything is present"):
@@ -142,3 +147,64 @@ def test_ml_gcn_on_given_features(scene: Path, tmp_path: Path) -> None:
     head = load(run.folder).head
     assert isinstance(head, GraphClassifier)
     assert not torch.equal(head.graph, torch.eye(4))
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def linear(n: dict[str, Array], name: str, x: Array) -> Array:
+    """A linear layer of a head, with or without a bias."""
+    result: Array = x @ n[f"{name}.weight"].T + n.get(f"{name}.bias", 0)
+    return result
+
+
+def decoupled_by_hand(n: dict[str, Array], maps: Array) -> tuple[Array, Array]:
+    """Feature vectors [B, C, d] and attention [B, C, P] of maps [B, D, H, W], cell by cell."""
+    features, attention = [], []
+    for image in maps:
+        positions = linear(n, "shrink", image.reshape(len(image), -1).T)
+        weights = []
+        for vector in n["vectors"]:
+            joint = np.tanh(linear(n, "of_position", positions) * linear(n, "of_class", vector))
+            scores = np.exp(joint @ n["attend.weight"][0])
+            weights.append(scores / scores.sum())
+        attention.append(weights)
+        features.append(np.array(weights) @ positions)
+    return np.array(features), np.array(attention)
+
+
+def classified_by_hand(n: dict[str, Array], features: Array, steps: int) -> Array:
+    """Logits [B, C] of feature vectors [B, C, d], class by class."""
+    graph, logits = n["graph"], []
+    for start in features:
+        h, d = start, start.shape[1]
+        for _ in range(steps):
+            new = np.zeros_like(h)
+            for c in range(len(h)):
+                out = sum(graph[c, other] * h[other] for other in range(len(h)))
+                back = sum(graph[other, c] * h[other] for other in range(len(h)))
+                a = linear(n, "passing.received", np.concatenate([out, back]))
+                u = linear(n, "passing.own", h[c])
+                z, r = sigmoid(a[:d] + u[:d]), sigmoid(a[d : 2 * d] + u[d:])
+                candidate = np.tanh(a[2 * d :] + linear(n, "passing.reset", r * h[c]))
+                new[c] = (1 - z) * h[c] + z * candidate
+            h = new
+        o = np.tanh(linear(n, "combine", np.concatenate([h, start], axis=1)))
+        logits.append((o * n["weight"]).sum(axis=1) + n["bias"])
+    return np.array(logits)
+
+
+def test_features_of_classes_by_hand() -> None:
+    torch.manual_seed(0)
+    head = Decoupled(5, 3, width=4, channels=6, joint=7, steps=2).double()
+    head.inform(torch.randn(3, 4), torch.rand(3, 3))
+    torch.nn.init.normal_(head.bias)
+    maps = torch.randn(2, 5, 3, 2, dtype=torch.float64)
+    n = numbers(head)
+    features, attention = decoupled_by_hand(n, maps.numpy())
+    np.testing.assert_allclose(head.decouple(maps).detach(), features, rtol=1e-9)
+    logits = classified_by_hand(n, features, 2)
+    np.testing.assert_allclose(head(maps).detach(), logits, rtol=1e-9)
+    expected_maps = attention.reshape(2, 3, 3, 2) - 1 / 6
+    np.testing.assert_allclose(head.class_maps(maps).detach(), expected_maps, atol=1e-12)

@@ -36,6 +36,7 @@ from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
 from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearInit
 from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
 from partlabel.learning.methods.sr import SaliencyRegularization
+from partlabel.learning.methods.ssgrl import SemanticGraph
 
 __all__ = ["METHODS", "Figure", "Method", "OnLogits", "Predict", "Stage", "Task"]
 
@@ -45,6 +46,7 @@ METHODS: dict[str, type[Method]] = {
     "imcl": InteractiveLearning,
     "sr": SaliencyRegularization,
     "ml-gcn": GraphConvolution,
+    "ssgrl": SemanticGraph,
     "lsep": Lsep,
     "wsabie": Wsabie,
     "fast0tag": Fast0Tag,

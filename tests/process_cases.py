@@ -61,6 +61,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "imcl": {"warmup": 1},
     "csl": {"warmup": 1},
     "partial-bce": {"curriculum": "b"},
+    "sst": {"start": 1, "threshold": 0.5, "lowest": 0.3, "channels": 8},
     "lac": {**SMALL_DECODER, "delta2": 0.5},
 }
 CASES = {name: Case(name, OPTIONS.get(name, {})) for name in METHODS}

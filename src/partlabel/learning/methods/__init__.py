@@ -37,6 +37,7 @@ from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearIn
 from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
 from partlabel.learning.methods.sr import SaliencyRegularization
 from partlabel.learning.methods.ssgrl import SemanticGraph
+from partlabel.learning.methods.sst import StructuredTransfer
 
 __all__ = ["METHODS", "Figure", "Method", "OnLogits", "Predict", "Stage", "Task"]
 
@@ -47,6 +48,7 @@ METHODS: dict[str, type[Method]] = {
     "sr": SaliencyRegularization,
     "ml-gcn": GraphConvolution,
     "ssgrl": SemanticGraph,
+    "sst": StructuredTransfer,
     "lsep": Lsep,
     "wsabie": Wsabie,
     "fast0tag": Fast0Tag,

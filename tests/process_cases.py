@@ -62,6 +62,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "csl": {"warmup": 1},
     "partial-bce": {"curriculum": "b"},
     "sst": {"start": 1, "threshold": 0.5, "lowest": 0.3, "channels": 8},
+    "hst": {"start": 1, "channels": 8, "prototypes": 2},
+    "sarb": {"start": 1, "channels": 8, "prototypes": 2},
     "lac": {**SMALL_DECODER, "delta2": 0.5},
 }
 CASES = {name: Case(name, OPTIONS.get(name, {})) for name in METHODS}

@@ -13,8 +13,10 @@ from partlabel.base.errors import InputError
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.class_features import ClassFeatures
-from partlabel.learning.method import Method
+from partlabel.learning.method import Method, Predict
 from partlabel.learning.methods import METHODS, Task
+from partlabel.learning.methods.hst import HeterogeneousTransfer
+from partlabel.learning.methods.sarb import RepresentationBlending
 from partlabel.learning.methods.sst import StructuredTransfer
 from partlabel.models import Classifier
 from partlabel.models.heads import Decoupled
@@ -35,6 +37,16 @@ LABELS = np.array([[1, 0, 1, 0], [1, 1, 0, -1], [0, 0, 0, 0], [1, 0, -1, 0], [0,
 class TestStructuredTransfer(MethodConformance):
     name = "sst"
     options = SMALL | {"threshold": 0.5, "lowest": 0.3}
+
+
+class TestHeterogeneousTransfer(MethodConformance):
+    name = "hst"
+    options = SMALL | {"prototypes": 2}
+
+
+class TestRepresentationBlending(MethodConformance):
+    name = "sarb"
+    options = SMALL | {"prototypes": 2}
 
 
 def set_up(method: Method, labels: Any = LABELS) -> tuple[Classifier, Batch, Array]:
@@ -150,7 +162,7 @@ def test_the_threshold_falls() -> None:
     assert thresholds[13:] == pytest.approx([0.75] * 7)
 
 
-@pytest.mark.parametrize("name", ["sst"])
+@pytest.mark.parametrize("name", ["sst", "hst"])
 def test_an_error_if_nothing_would_be_transferred(name: str) -> None:
     table = table_of(LABELS)
     with pytest.raises(InputError, match="start = 5: no unknown label would"):
@@ -176,3 +188,134 @@ def test_recent_features_of_classes() -> None:
 def test_labels_across_images_need_a_present_one() -> None:
     scores = losses.scores_across_images(torch.randn(2, 3, 4), ClassFeatures(3, 2, 4).centres())
     assert not scores.any()
+
+
+def predicting(model: Classifier, batch: Batch) -> Predict:
+    """Goes over the images of a batch."""
+
+    def predict(forward: Any = None) -> Any:
+        with torch.no_grad():
+            yield np.arange(3), forward(model, batch.views["weak"][:3])
+            yield np.arange(3, len(batch)), forward(model, batch.views["weak"][3:])
+
+    return predict
+
+
+def test_hst_by_hand() -> None:
+    """With room for all, prototypes are the feature vectors of present labels themselves."""
+    method = HeterogeneousTransfer(**SMALL, learn=0.3, prototype_contrast=0.2)
+    model, batch, maps = set_up(method)
+    method.before_epoch(1, predicting(model, batch))
+    with torch.no_grad():
+        method.thresholds.copy_(torch.tensor([0.5, 0.25]))
+    n = numbers(model.head)
+    features, _ = decoupled_by_hand(n, maps)
+    logits, pairs = classified_by_hand(n, features, 3), pairs_by_hand(n, features)
+    within, across = within_by_hand(pairs, LABELS), across_by_hand(features, LABELS)
+    present = LABELS == 1
+    others = present.sum(axis=1, keepdims=True) - present
+    expected = bce(logits, LABELS) + 10 * cooccurrence_by_hand(pairs, LABELS)
+    expected += 0.05 * contrast_by_hand(features, LABELS)
+    expected += 0.3 * bce((within - 0.5) / 0.1, np.where(others > 0, LABELS, 0))
+    expected += 0.3 * bce((across - 0.25) / 0.1, LABELS)
+    expected += 0.2 * ((1 - across[LABELS > 0]).mean() + (1 + across[LABELS < 0]).mean())
+    for scores, threshold in ((within, 0.5), (across, 0.25)):
+        labels = np.where((LABELS == 0) & (scores >= threshold), 1, LABELS)
+        assert (labels != LABELS).any()
+        expected += bce(logits, labels)
+    loss = method.loss(model, batch)["loss"]
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-6)
+    (threshold_gradient,) = torch.autograd.grad(loss, [method.thresholds])
+    assert bool((threshold_gradient != 0).all())
+
+
+def test_thresholds_separate_known_labels() -> None:
+    """The threshold ends where known labels are as often present as absent."""
+    method = HeterogeneousTransfer(**SMALL)
+    method.prepare(Task(table_of(LABELS), table_of(LABELS), 9))
+    method.stored.pushed.fill_(1)
+    scores = torch.tensor([[0.9, 0.3, 0.2, 0.1], [0.8, 0.7, 0.4, 0.0]])
+    labels = torch.tensor([[1.0, -1, -1, -1], [1, 1, -1, -1]])
+    optimizer = torch.optim.SGD([method.thresholds], lr=0.05)
+    for _ in range(400):
+        optimizer.zero_grad()
+        method.further_cost((scores, scores), labels, {}).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    assert 0.4 < float(method.thresholds[1].detach()) < 0.7
+
+
+def test_prototypes_are_centres_of_clusters() -> None:
+    rng = np.random.default_rng(0)
+    true = np.array([[0, 0], [9, 0], [0, 9]])
+    many = (true[rng.integers(0, 3, 200)] + rng.normal(0, 0.1, (200, 2))).astype(np.float32)
+    few, none = many[:2], many[:0]
+    stored = ClassFeatures(3, 3, 2)
+    stored.cluster([many, few, none])
+    assert stored.number.tolist() == [3, 2, 0]
+    found = stored.vectors[0].numpy()
+    for centre in true:
+        assert np.linalg.norm(found - centre, axis=1).min() < 0.1
+    assert torch.equal(stored.vectors[1, :2], torch.from_numpy(few))
+    assert not stored.centres()[2].any()
+    again = ClassFeatures(3, 3, 2)
+    again.cluster([many, few, none])
+    assert torch.equal(stored.vectors, again.vectors)
+    stored.cluster([none, none, few])  # nothing is left of what was there before
+    assert not stored.vectors[:2].any()
+
+
+def soft(logits: Array, targets: Array, counted: NDArray[Any]) -> float:
+    costs = targets * np.log1p(np.exp(-logits)) + (1 - targets) * np.log1p(np.exp(logits))
+    return float(costs[counted].mean())
+
+
+def test_sarb_by_hand() -> None:
+    method = RepresentationBlending(**SMALL, prototypes=1)
+    model, batch, maps = set_up(method)
+    figures = method.before_epoch(1, predicting(model, batch))
+    assert figures == {"alpha": 0.5, "beta": 0.5}
+    with torch.no_grad():
+        method.own.copy_(torch.tensor([1.0, -2.0]))
+    n = numbers(model.head)
+    features, _ = decoupled_by_hand(n, maps)
+    alpha, beta = sigmoid(np.array([1.0, -2.0]))
+    expected = bce(classified_by_hand(n, features, 3), LABELS)
+    expected += 0.05 * contrast_by_hand(features, LABELS)
+    blended, targets, counted = features.copy(), (LABELS > 0).astype(float), LABELS != 0
+    for i, c in np.ndindex(*LABELS.shape):
+        other = len(LABELS) - 1 - i
+        if LABELS[i, c] == 0 and LABELS[other, c] == 1:
+            blended[i, c] = alpha * features[i, c] + (1 - alpha) * features[other, c]
+            targets[i, c], counted[i, c] = 1 - alpha, True
+    assert counted.sum() > (LABELS != 0).sum()
+    expected += soft(classified_by_hand(n, blended, 3), targets, counted)
+    torch.manual_seed(5)  # the same draw
+    chosen = losses.choose_unknown(batch.labels, torch.ones(4, dtype=torch.bool)).numpy()
+    assert chosen.sum(axis=1).tolist() == [1, 1, 1, 1, 1]
+    blended, targets, counted = features.copy(), (LABELS > 0).astype(float), LABELS != 0
+    for i, c in zip(*np.nonzero(chosen), strict=True):
+        prototype = features[LABELS[:, c] == 1, c].mean(axis=0)  # of one cluster
+        blended[i, c] = beta * features[i, c] + (1 - beta) * prototype
+        targets[i, c], counted[i, c] = 1 - beta, True
+    expected += soft(classified_by_hand(n, blended, 3), targets, counted)
+    torch.manual_seed(5)
+    loss = method.loss(model, batch)["loss"]
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-6)
+    (gradient,) = torch.autograd.grad(loss, [method.own])
+    assert bool((gradient != 0).all())
+
+
+def test_one_unknown_label_is_chosen_at_random() -> None:
+    labels = torch.tensor([[0, 0, 0, 1], [1, -1, 1, -1], [1, 1, 1, 0]])
+    available = torch.tensor([True, False, True, True])
+    counts = sum(losses.choose_unknown(labels, available).int() for _ in range(200))
+    assert isinstance(counts, torch.Tensor)
+    assert 60 < int(counts[0, 0]) < 140
+    assert counts.sum(dim=1).tolist() == [200, 0, 200]
+    assert int(counts[0, 1]) == 0
+
+
+def test_an_error_if_nothing_would_be_blended() -> None:
+    table = table_of(LABELS)
+    with pytest.raises(InputError, match="start = 5: no feature would be blended"):
+        RepresentationBlending().prepare(Task(table, table, 5))

@@ -71,7 +71,7 @@ class ClassFeatures(nn.Module):
         for column, vectors in enumerate(features):
             centres = vectors
             if len(vectors) > self.size:
-                centres, _ = kmeans2(vectors, self.size, minit="++", seed=key("clusters", column))
+                centres, _ = kmeans2(vectors, self.size, minit="++", rng=key("clusters", column))
             self.vectors[column, : len(centres)] = torch.from_numpy(centres)
             self.pushed[column] = len(centres)
 

@@ -6,6 +6,13 @@ over all B * C cells unless their docstring says otherwise. They are computed fr
 than from probabilities, so they are accurate and finite for any logit, also in half precision.
 """
 
+from partlabel.learning.losses.blending import (
+    Blended,
+    blend_images,
+    blend_with,
+    choose_unknown,
+    soft_bce,
+)
 from partlabel.learning.losses.cellwise import likeliest
 from partlabel.learning.losses.consistency import confident, plc
 from partlabel.learning.losses.contrastive import Denominator, lac
@@ -55,12 +62,16 @@ from partlabel.learning.losses.unknown_as_absent import (
 )
 
 __all__ = [
+    "Blended",
     "Denominator",
     "Normalize",
     "assume_negative",
     "asymmetric",
     "batch_bce",
     "bce",
+    "blend_images",
+    "blend_with",
+    "choose_unknown",
     "completed_labels",
     "confident",
     "down_weighted",
@@ -92,6 +103,7 @@ __all__ = [
     "scores_across_images",
     "scores_within_images",
     "selective",
+    "soft_bce",
     "soft_negative",
     "spatial_consistency",
     "splc",

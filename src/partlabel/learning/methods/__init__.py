@@ -22,6 +22,7 @@ from partlabel.learning.methods.em_apl import EmApl
 from partlabel.learning.methods.en_cl import PredictionConsistency
 from partlabel.learning.methods.en_scl import SpatialConsistency
 from partlabel.learning.methods.gr import GeneralizedRobust
+from partlabel.learning.methods.hst import HeterogeneousTransfer
 from partlabel.learning.methods.imcl import InteractiveLearning
 from partlabel.learning.methods.lac import LabelAwareConsistency
 from partlabel.learning.methods.large_loss import (
@@ -34,6 +35,7 @@ from partlabel.learning.methods.ml_gcn import GraphConvolution
 from partlabel.learning.methods.partial_bce import PartialBce
 from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
 from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearInit
+from partlabel.learning.methods.sarb import RepresentationBlending
 from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
 from partlabel.learning.methods.sr import SaliencyRegularization
 from partlabel.learning.methods.ssgrl import SemanticGraph
@@ -49,6 +51,8 @@ METHODS: dict[str, type[Method]] = {
     "ml-gcn": GraphConvolution,
     "ssgrl": SemanticGraph,
     "sst": StructuredTransfer,
+    "hst": HeterogeneousTransfer,
+    "sarb": RepresentationBlending,
     "lsep": Lsep,
     "wsabie": Wsabie,
     "fast0tag": Fast0Tag,

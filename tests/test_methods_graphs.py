@@ -13,7 +13,9 @@ from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning.cooccurrence import conditional_shares
+from partlabel.learning.image_graph import ImageGraph, nearest
 from partlabel.learning.methods import METHODS, Task
+from partlabel.learning.methods.apg_graph import ImageLaplacian
 from partlabel.learning.methods.ml_gcn import GraphConvolution, reweighted_graph
 from partlabel.models import Classifier
 from partlabel.models.heads import Decoupled, GraphClassifier, Informed
@@ -30,6 +32,10 @@ class TestGraphConvolution(MethodConformance):
 class TestSemanticGraph(MethodConformance):
     name = "ssgrl"
     options = {"channels": 8, "joint": 6}  # noqa: RUF012
+
+
+class TestImageLaplacian(MethodConformance):
+    name = "apg-graph"
 
 
 def table_of(labels: Any) -> LabelTable:
@@ -120,7 +126,7 @@ def test_the_head_knows_the_classes(name: str, tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["ml-gcn", "ssgrl"])
+@pytest.mark.parametrize("name", ["ml-gcn", "ssgrl", "apg-graph"])
 def test_a_warning_if_only_present_labels_are_known(name: str) -> None:
     table = table_of([[1, 0], [0, 1]])
     with pytest.warns(PartlabelWarning, match=f"{name} learns that everything is present"):
@@ -208,3 +214,80 @@ def test_features_of_classes_by_hand() -> None:
     np.testing.assert_allclose(head(maps).detach(), logits, rtol=1e-9)
     expected_maps = attention.reshape(2, 3, 3, 2) - 1 / 6
     np.testing.assert_allclose(head.class_maps(maps).detach(), expected_maps, atol=1e-12)
+
+
+def test_nearest_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partlabel.learning.image_graph._CHUNK", 3)
+    features = np.random.default_rng(0).normal(0, 1, (8, 4))
+    index, strength = nearest(torch.from_numpy(features), 3)
+    for i in range(8):
+        cosines = [
+            (features[i] @ features[j]) / np.linalg.norm(features[i]) / np.linalg.norm(features[j])
+            if i != j
+            else -np.inf
+            for j in range(8)
+        ]
+        best = np.argsort(cosines)[::-1][:3]
+        assert index[i].tolist() == best.tolist()
+        np.testing.assert_allclose(strength[i], np.maximum(np.array(cosines)[best], 0), rtol=1e-9)
+    for number in (0, 1, 2):  # fewer than k others
+        index, strength = nearest(torch.ones(number, 4), 3)
+        assert strength.sum() == pytest.approx(max(number - 1, 0) * number)
+        assert index.shape == (number, 3)
+
+
+def linked(images: int, k: int) -> tuple[ImageGraph, Array]:
+    """A graph of random features, and its links as a matrix [N, N]."""
+    graph, features = ImageGraph(images, k), torch.randn(images, 3, 1, 1)
+    model = Classifier(torch.nn.Identity(), torch.nn.Flatten(), ["x"])  # type: ignore[arg-type]
+    rows = np.random.default_rng(0).permutation(images)  # predictions come in any order
+    graph.build(lambda forward=None: iter([(rows, forward(model, features[rows]))]))
+    index, strength = nearest(features[:, :, 0, 0], k)
+    matrix = np.zeros((images, images))
+    matrix[np.arange(images)[:, None], index.numpy()] = strength.numpy()
+    return graph, matrix
+
+
+def test_apg_graph_by_hand() -> None:
+    """On all images at once, and in a batch."""
+    labels = random_labels(6, 3)
+    method = ImageLaplacian(smoothness=0.7, k=2)
+    method.prepare(Task(table_of(labels), table_of(labels), 1))
+    method.graph, links = linked(6, 2)
+    logits = np.random.default_rng(1).normal(0, 1, (6, 3))
+    for rows in ([0, 1, 2, 3, 4, 5], [4, 1, 2]):
+        z, y, n = logits[rows], labels[rows], len(rows)
+        known = ((z - y) ** 2)[y != 0].mean()
+        laplacian = sum(
+            links[i, j] * ((logits[i] - logits[j]) ** 2).mean() for i in rows for j in rows
+        )
+        expected = known + 0.7 * 5 / (n - 1) * laplacian / (2 * n)
+        batch = Batch(torch.tensor(rows), torch.from_numpy(y).double(), {})
+        cost = method.cost(torch.from_numpy(z), batch)
+        assert float(cost) == pytest.approx(expected, rel=1e-6)
+
+
+def test_batches_estimate_the_whole_graph() -> None:
+    """The mean over all batches of two images is the smoothness of all images."""
+    labels = np.zeros((5, 2), dtype=np.int64)
+    labels[0] = [1, -1]
+    method = ImageLaplacian(k=3)
+    method.prepare(Task(table_of(labels), table_of(labels), 1))
+    method.graph, _ = linked(5, 3)
+    logits = torch.randn(5, 2, dtype=torch.float64)
+
+    def smoothness(rows: list[int]) -> float:
+        batch = Batch(torch.tensor(rows), torch.zeros(len(rows), 2), {})
+        return float(method.cost(logits[rows], batch))
+
+    pairs = [smoothness([i, j]) for i in range(5) for j in range(5) if i != j]
+    assert np.mean(pairs) == pytest.approx(smoothness([0, 1, 2, 3, 4]), rel=1e-6)
+
+
+def test_the_graph_is_built_once() -> None:
+    graph, _ = linked(4, 2)
+    graph.build(lambda forward=None: pytest.fail("asked again"))
+    again = ImageGraph(4, 2)
+    again.load_state_dict(graph.state_dict())
+    again.build(lambda forward=None: pytest.fail("asked again"))
+    assert torch.equal(graph.linked, again.linked)

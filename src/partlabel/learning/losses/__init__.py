@@ -29,6 +29,7 @@ from partlabel.learning.losses.known import (
     known_positives,
     partial_bce,
     partial_weight,
+    squared,
 )
 from partlabel.learning.losses.pairwise import lsep, ranknet, warp
 from partlabel.learning.losses.robust import generalized_robust, large_loss, tempered
@@ -36,6 +37,7 @@ from partlabel.learning.losses.selective import selective, splc
 from partlabel.learning.losses.smoothness import (
     completed_labels,
     feature_smoothness,
+    graph_smoothness,
     label_smoothness,
 )
 from partlabel.learning.losses.spatial import (
@@ -82,6 +84,7 @@ __all__ = [
     "feature_smoothness",
     "focal",
     "generalized_robust",
+    "graph_smoothness",
     "known_positives",
     "label_contrast",
     "label_smoothing",
@@ -107,6 +110,7 @@ __all__ = [
     "soft_negative",
     "spatial_consistency",
     "splc",
+    "squared",
     "tempered",
     "transferred",
     "warp",

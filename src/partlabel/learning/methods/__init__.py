@@ -4,6 +4,7 @@ To add a method, add a file to this folder and a line to ``METHODS``.
 """
 
 from partlabel.learning.method import Figure, Method, OnLogits, Predict, Stage, Task
+from partlabel.learning.methods.apg_graph import ImageLaplacian
 from partlabel.learning.methods.assume_negative import (
     AssumeNegative,
     Asymmetric,
@@ -53,6 +54,7 @@ METHODS: dict[str, type[Method]] = {
     "sst": StructuredTransfer,
     "hst": HeterogeneousTransfer,
     "sarb": RepresentationBlending,
+    "apg-graph": ImageLaplacian,
     "lsep": Lsep,
     "wsabie": Wsabie,
     "fast0tag": Fast0Tag,

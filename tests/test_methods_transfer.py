@@ -1,6 +1,7 @@
 """Methods with one feature vector per class: sst, hst and sarb."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+import partlabel
 from conformance import MethodConformance
-from partlabel.base.errors import InputError
+from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.class_features import ClassFeatures
@@ -319,3 +321,34 @@ def test_an_error_if_nothing_would_be_blended() -> None:
     table = table_of(LABELS)
     with pytest.raises(InputError, match="start = 5: no feature would be blended"):
         RepresentationBlending().prepare(Task(table, table, 5))
+
+
+@pytest.mark.parametrize("name", ["ssgrl", "sst", "hst", "sarb"])
+def test_one_vector_per_image_is_not_enough(name: str, tmp_path: Path) -> None:
+    table = table_of(LABELS)
+    np.savez(tmp_path / "f.npz", ids=list(table.ids), features=np.ones((len(table), 3)))
+    with pytest.raises(InputError, match=f"the head of the method '{name}' looks at the places"):
+        partlabel.train(table, features=tmp_path / "f.npz", out=tmp_path / "run", method=name)
+
+
+@pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
+def test_the_whole_interface(scene: Path, tmp_path: Path) -> None:
+    """On cached maps: trained, measured, predicted, completed and reported."""
+    settings = {**MethodConformance.tiny, "frozen": "all", "cache": tmp_path / "cache"}
+    options = SMALL | {"prototypes": 2}
+    run = partlabel.train(
+        scene / "partial.csv",
+        scene / "images",
+        tmp_path / "run",
+        method="hst",
+        options=options,
+        **settings,
+    )
+    known = partlabel.evaluate(run, scene / "labels.csv", split="test", cache=tmp_path / "cache")
+    assert 0 <= known["mAP"] <= 1
+    predicted = partlabel.predict(run, scene / "images", cache=tmp_path / "cache")
+    assert predicted.shape == (40, 5)
+    completed = partlabel.complete(run, cache=tmp_path / "cache")
+    assert completed.table.shape == (40, 5)
+    page = partlabel.report(run, truth=scene / "labels.csv", cache=tmp_path / "cache")
+    assert Path(page).is_file()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from by_hand import Array, classified_by_hand, decoupled_by_hand, numbers
 from conformance import MethodConformance
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.images.batches import Batch
@@ -21,8 +22,6 @@ from partlabel.models import Classifier
 from partlabel.models.heads import Decoupled, GraphClassifier, Informed
 from partlabel.training.run import load
 from partlabel.training.train import train
-
-Array = NDArray[np.float64]
 
 
 class TestGraphConvolution(MethodConformance):
@@ -46,11 +45,6 @@ def table_of(labels: Any) -> LabelTable:
 
 def random_labels(images: int = 30, classes: int = 4) -> NDArray[np.int64]:
     return np.random.default_rng(3).integers(-1, 2, (images, classes))
-
-
-def numbers(module: torch.nn.Module) -> dict[str, Array]:
-    """All weights of a module as arrays."""
-    return {name: value.double().numpy() for name, value in module.state_dict().items()}
 
 
 def test_conditional_shares() -> None:
@@ -153,52 +147,6 @@ def test_ml_gcn_on_given_features(scene: Path, tmp_path: Path) -> None:
     head = load(run.folder).head
     assert isinstance(head, GraphClassifier)
     assert not torch.equal(head.graph, torch.eye(4))
-
-
-def sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
-
-
-def linear(n: dict[str, Array], name: str, x: Array) -> Array:
-    """A linear layer of a head, with or without a bias."""
-    result: Array = x @ n[f"{name}.weight"].T + n.get(f"{name}.bias", 0)
-    return result
-
-
-def decoupled_by_hand(n: dict[str, Array], maps: Array) -> tuple[Array, Array]:
-    """Feature vectors [B, C, d] and attention [B, C, P] of maps [B, D, H, W], cell by cell."""
-    features, attention = [], []
-    for image in maps:
-        positions = linear(n, "shrink", image.reshape(len(image), -1).T)
-        weights = []
-        for vector in n["vectors"]:
-            joint = np.tanh(linear(n, "of_position", positions) * linear(n, "of_class", vector))
-            scores = np.exp(joint @ n["attend.weight"][0])
-            weights.append(scores / scores.sum())
-        attention.append(weights)
-        features.append(np.array(weights) @ positions)
-    return np.array(features), np.array(attention)
-
-
-def classified_by_hand(n: dict[str, Array], features: Array, steps: int) -> Array:
-    """Logits [B, C] of feature vectors [B, C, d], class by class."""
-    graph, logits = n["graph"], []
-    for start in features:
-        h, d = start, start.shape[1]
-        for _ in range(steps):
-            new = np.zeros_like(h)
-            for c in range(len(h)):
-                out = sum(graph[c, other] * h[other] for other in range(len(h)))
-                back = sum(graph[other, c] * h[other] for other in range(len(h)))
-                a = linear(n, "passing.received", np.concatenate([out, back]))
-                u = linear(n, "passing.own", h[c])
-                z, r = sigmoid(a[:d] + u[:d]), sigmoid(a[d : 2 * d] + u[d:])
-                candidate = np.tanh(a[2 * d :] + linear(n, "passing.reset", r * h[c]))
-                new[c] = (1 - z) * h[c] + z * candidate
-            h = new
-        o = np.tanh(linear(n, "combine", np.concatenate([h, start], axis=1)))
-        logits.append((o * n["weight"]).sum(axis=1) + n["bias"])
-    return np.array(logits)
 
 
 def test_features_of_classes_by_hand() -> None:

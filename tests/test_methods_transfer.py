@@ -1,15 +1,27 @@
 """Methods with one feature vector per class: sst, hst and sarb."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 import partlabel
+from by_hand import (
+    Array,
+    across_by_hand,
+    bce,
+    classified_by_hand,
+    contrast_by_hand,
+    cooccurrence_by_hand,
+    decoupled_by_hand,
+    numbers,
+    pairs_by_hand,
+    sigmoid,
+    soft,
+    within_by_hand,
+)
 from conformance import MethodConformance
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.images.batches import Batch
@@ -22,15 +34,7 @@ from partlabel.learning.methods.sarb import RepresentationBlending
 from partlabel.learning.methods.sst import StructuredTransfer
 from partlabel.models import Classifier
 from partlabel.models.heads import Decoupled
-from test_methods_graphs import (
-    Array,
-    classified_by_hand,
-    decoupled_by_hand,
-    linear,
-    numbers,
-    sigmoid,
-    table_of,
-)
+from test_methods_graphs import table_of
 
 SMALL: dict[str, Any] = {"start": 1, "channels": 8, "joint": 6}
 LABELS = np.array([[1, 0, 1, 0], [1, 1, 0, -1], [0, 0, 0, 0], [1, 0, -1, 0], [0, 1, 0, 1]])
@@ -63,70 +67,6 @@ def set_up(method: Method, labels: Any = LABELS) -> tuple[Classifier, Batch, Arr
     maps = torch.randn(len(labels), 5, 2, 2, dtype=torch.float64)
     batch = Batch(torch.arange(len(labels)), torch.from_numpy(labels).double(), {"weak": maps})
     return model, batch, maps.numpy()
-
-
-def bce(logits: Array, labels: NDArray[Any]) -> float:
-    """Cross-entropy of known labels, divided by their number."""
-    return float(np.log1p(np.exp(-(labels * logits)[labels != 0])).mean())
-
-
-def cosine(one: Array, other: Array) -> float:
-    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
-
-
-def contrast_by_hand(features: Array, labels: NDArray[Any]) -> float:
-    same, other = [], []
-    for i, j in itertools.combinations(range(len(labels)), 2):
-        for c in range(labels.shape[1]):
-            if labels[i, c] and labels[j, c]:
-                cos = cosine(features[i, c], features[j, c])
-                if labels[i, c] == labels[j, c] == 1:
-                    same.append(1 - cos)
-                else:
-                    other.append(1 + cos)
-    return float(np.mean(same) + np.mean(other))
-
-
-def pairs_by_hand(n: dict[str, Array], features: Array) -> dict[tuple[int, int], Array]:
-    """The probability [B] of each pair of classes, both ways round."""
-    result = {}
-    pairs = itertools.combinations(range(features.shape[1]), 2)
-    for number, (a, b) in enumerate(pairs):
-        joined = linear(n, "pair_scores.of_first", features[:, a])
-        joined = np.maximum(joined + linear(n, "pair_scores.of_second", features[:, b]), 0)
-        logit = joined @ n["pair_scores.weight"][number] + n["pair_scores.bias"][number]
-        result[a, b] = result[b, a] = sigmoid(logit)
-    return result
-
-
-def cooccurrence_by_hand(pairs: dict[tuple[int, int], Array], labels: NDArray[Any]) -> float:
-    costs = []
-    for a, b in itertools.combinations(range(labels.shape[1]), 2):
-        for i, p in enumerate(pairs[a, b]):
-            if labels[i, a] == labels[i, b] == 1:
-                costs.append((1 - p) * -np.log(p))
-            else:
-                q = max(p - 0.05, 0.0)
-                costs.append(q**2 * -np.log(1 - q))
-    return float(np.mean(costs))
-
-
-def within_by_hand(pairs: dict[tuple[int, int], Array], labels: NDArray[Any]) -> Array:
-    scores = np.zeros(labels.shape)
-    for i, c in np.ndindex(*labels.shape):
-        others = [other for other in range(labels.shape[1]) if other != c and labels[i, other] == 1]
-        scores[i, c] = np.mean([pairs[c, other][i] for other in others]) if others else 0
-    return scores
-
-
-def across_by_hand(features: Array, labels: NDArray[Any]) -> Array:
-    """Mean cosines with the feature vectors of the batch that are known to be present."""
-    scores = np.zeros(labels.shape)
-    for i, c in np.ndindex(*labels.shape):
-        present = np.flatnonzero(labels[:, c] == 1)
-        if len(present):
-            scores[i, c] = np.mean([cosine(features[i, c], features[j, c]) for j in present])
-    return scores
 
 
 @pytest.mark.parametrize("transfers", [False, True])
@@ -262,13 +202,10 @@ def test_prototypes_are_centres_of_clusters() -> None:
     again = ClassFeatures(3, 3, 2)
     again.cluster([many, few, none])
     assert torch.equal(stored.vectors, again.vectors)
+    stored.cluster([np.ones((9, 2), dtype=np.float32), few, few])  # all the same
+    assert torch.equal(stored.vectors[0], torch.ones(3, 2))
     stored.cluster([none, none, few])  # nothing is left of what was there before
     assert not stored.vectors[:2].any()
-
-
-def soft(logits: Array, targets: Array, counted: NDArray[Any]) -> float:
-    costs = targets * np.log1p(np.exp(-logits)) + (1 - targets) * np.log1p(np.exp(logits))
-    return float(costs[counted].mean())
 
 
 def test_sarb_by_hand() -> None:

@@ -1,5 +1,7 @@
 """Feature vectors of classes, from images in which the class is known to be present."""
 
+import warnings
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -71,9 +73,17 @@ class ClassFeatures(nn.Module):
         for column, vectors in enumerate(features):
             centres = vectors
             if len(vectors) > self.size:
-                centres, _ = kmeans2(vectors, self.size, minit="++", rng=key("clusters", column))
+                centres = _k_means(vectors, self.size, key("clusters", column))
             self.vectors[column, : len(centres)] = torch.from_numpy(centres)
             self.pushed[column] = len(centres)
+
+
+def _k_means(vectors: NDArray[np.float32], k: int, seed: int) -> NDArray[np.float32]:
+    """The centres [k, d] of clusters of vectors [n, d]."""
+    with warnings.catch_warnings():  # equal vectors leave clusters empty, which does no harm
+        warnings.simplefilter("ignore")
+        centres: NDArray[np.float32] = kmeans2(vectors, k, minit="++", rng=seed)[0]
+    return centres
 
 
 def present_features(predict: Predict, labels: LabelTable) -> list[NDArray[np.float32]]:

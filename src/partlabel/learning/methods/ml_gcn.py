@@ -28,13 +28,14 @@ class GraphConvolution(InformsHead, OnLogits):
     known to be absent.
 
     Args:
-        width, vectors: see ``wsabie``. Paper: 300, word vectors.
-        hidden: width between the two graph convolutions. Paper: 1024.
+        width, vectors: see ``wsabie``. Authors' code: 300, word vectors.
+        hidden: width between the two graph convolutions. Authors' code: 1024.
         threshold: a class is linked to another if at least this share of its images has the other.
-            Paper: 0.4.
-        linked: weight of all linked classes together, 1 - linked of the class itself. Paper: 0.2.
+            Authors' code: 0.4.
+        linked: weight of all linked classes together, 1 - linked of the class itself. Authors'
+            code: 0.2.
         pool: how features are pooled, ``max`` or ``mean``. With ``mean`` it also trains on features
-            that are given as one vector per image. Paper: max.
+            that are given as one vector per image. Authors' code: max.
     """
 
     name: ClassVar[str] = "ml-gcn"
@@ -65,7 +66,7 @@ class GraphConvolution(InformsHead, OnLogits):
 
 
 def reweighted_graph(shares: Tensor, threshold: float = 0.4, linked: float = 0.2) -> Tensor:
-    """The graph of [1]: binary links (Eq. 7), re-weighted (Eq. 8) and normalised (Eq. 2).
+    """The graph of [1]: binary links, re-weighted and normalised.
 
     The normalised graph is D^(-1/2) A D^(-1/2), where D has the sums of the rows of A.
 

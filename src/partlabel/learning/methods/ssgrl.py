@@ -26,10 +26,10 @@ class SemanticGraph(InformsHead, OnLogits):
     labels, as in [2]. Needs labels that are known to be absent.
 
     Args:
-        width, vectors: see ``wsabie``. Paper: 300, word vectors.
-        channels: width of the feature vector of a class. Paper: 2048.
-        joint: width of the attention. Paper: 1024.
-        steps: steps of message passing. Paper: 3.
+        width, vectors: see ``wsabie``. Authors' code: 300, word vectors.
+        channels: width of the feature vector of a class. Authors' code: 2048.
+        joint: width of the attention. Authors' code: 1024.
+        steps: steps of message passing. Authors' code of ``sst``: 3.
     """
 
     name: ClassVar[str] = "ssgrl"

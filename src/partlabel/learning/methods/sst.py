@@ -163,10 +163,10 @@ class StructuredTransfer(SemanticTransfer):
     Args:
         width, vectors, channels, joint, steps: see ``ssgrl``. The authors' code: 300, word vectors,
             1024, 512, 3.
-        start: epochs before unknown labels count as present. Paper: 5 of 20.
-        threshold: how high both scores must be at first. Paper: 0.95.
-        fall: the threshold falls by this in each epoch. Paper: 0.025.
-        lowest: smallest threshold. Paper: 0.75.
+        start: epochs before unknown labels count as present. Authors' code: 5 of 20.
+        threshold: how high both scores must be at first. Authors' code: 0.95.
+        fall: the threshold falls by this in each epoch. Authors' code: 0.025.
+        lowest: smallest threshold. Authors' code: 0.75.
         cooccurrence: weight of the loss of pairs of classes. Authors' code: 10.
         contrast: weight of the contrastive loss between images. Authors' code: 0.05.
         examples: number of recent feature vectors per class. Authors' code: 100.

@@ -14,7 +14,7 @@ from partlabel.models.heads.informed import Informed
 
 Pool = Literal["max", "mean"]
 
-_SLOPE = 0.2  # of LeakyReLU, as in [1]
+_SLOPE = 0.2  # of LeakyReLU, as in the authors' code
 
 
 class GraphClassifier(Informed):
@@ -26,9 +26,9 @@ class GraphClassifier(Informed):
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        width: width of the class vectors. Paper: 300, word vectors.
-        hidden: width between the convolutions. Paper: 1024.
-        pool: how features are pooled. Paper: max.
+        width: width of the class vectors.
+        hidden: width between the convolutions.
+        pool: how features are pooled.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from partlabel.models.heads.informed import Informed
 
 
 class GatedGraph(nn.Module):
-    """Gated message passing between the vectors of classes (Eq. 5 and 6 of [1]).
+    """Gated message passing between the vectors of classes [1].
 
     In each step a class receives the sums of the vectors of linked classes, weighted by the links
     that go out and by those that come in, and gates decide how much of its own vector changes.
@@ -80,16 +80,16 @@ class Decoupled(Informed):
     a^T tanh(U f * V x_c), where x_c is the vector of the class. In [1] two linear layers follow the
     tanh; here they are one, which is the same function.
 
-    The paper has features of width 2048 and an attention of width 1024; the code of [2] has 1024
-    and 512. The smaller defaults are for frozen features and few labels.
+    The authors' code of [1] has features of width 2048 and an attention of width 1024; that of [2]
+    has 1024 and 512. The smaller defaults are for frozen features and few labels.
 
     Args:
         features: D, channels of the feature map.
         classes: C, number of logits.
-        width: width of the class vectors. Paper: 300, word vectors.
+        width: width of the class vectors.
         channels: width of the feature vectors.
         joint: width of the attention.
-        steps: number of steps of message passing. Paper: 3.
+        steps: number of steps of message passing.
         pairs: whether to also score pairs of classes.
     """
 

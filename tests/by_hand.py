@@ -26,10 +26,12 @@ def linear(n: dict[str, Array], name: str, x: Array) -> Array:
 
 
 def decoupled_by_hand(n: dict[str, Array], maps: Array) -> tuple[Array, Array]:
-    """Feature vectors [B, C, d] and attention [B, C, P] of maps [B, D, H, W], cell by cell."""
+    """Feature vectors [B, C, d] and attention [B, C, P] of maps [B, D, H, W] in evaluation mode."""
     features, attention = [], []
     for image in maps:
         positions = linear(n, "shrink", image.reshape(len(image), -1).T)
+        positions = (positions - n["norm.running_mean"]) / np.sqrt(n["norm.running_var"] + 1e-5)
+        positions = positions * n["norm.weight"] + n["norm.bias"]
         weights = []
         for vector in n["vectors"]:
             joint = np.tanh(linear(n, "of_position", positions) * linear(n, "of_class", vector))

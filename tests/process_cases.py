@@ -61,7 +61,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "imcl": {"warmup": 1},
     "csl": {"warmup": 1},
     "partial-bce": {"curriculum": "b"},
-    "sst": {"start": 1, "threshold": 0.5, "lowest": 0.3, "channels": 8},
+    "sst": {"start": 1, "threshold": 0.2, "lowest": 0.1, "channels": 8},
     "hst": {"start": 1, "channels": 8, "prototypes": 2},
     "sarb": {"start": 1, "channels": 8, "prototypes": 2},
     "lac": {**SMALL_DECODER, "delta2": 0.5},

@@ -153,7 +153,10 @@ def test_features_of_classes_by_hand() -> None:
     torch.manual_seed(0)
     head = Decoupled(5, 3, width=4, channels=6, joint=7, steps=2).double()
     head.inform(torch.randn(3, 4), torch.rand(3, 3))
-    torch.nn.init.normal_(head.bias)
+    for values in (head.bias, head.norm.weight, head.norm.bias, head.norm.running_mean):
+        torch.nn.init.normal_(values)  # type: ignore[arg-type]
+    torch.nn.init.uniform_(head.norm.running_var, 0.5, 2)  # type: ignore[arg-type]
+    head.eval()
     maps = torch.randn(2, 5, 3, 2, dtype=torch.float64)
     n = numbers(head)
     features, attention = decoupled_by_hand(n, maps.numpy())
@@ -239,3 +242,13 @@ def test_the_graph_is_built_once() -> None:
     again.load_state_dict(graph.state_dict())
     again.build(lambda forward=None: pytest.fail("asked again"))
     assert torch.equal(graph.linked, again.linked)
+
+
+def test_positions_are_normalised_over_a_batch() -> None:
+    head = Decoupled(5, 3, channels=6, joint=7).double()
+    maps = torch.randn(4, 5, 3, 2, dtype=torch.float64) + 9
+    positions = head._positions(maps).detach().flatten(0, 1).numpy()
+    np.testing.assert_allclose(positions.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(positions.std(axis=0), 1, rtol=1e-4)
+    single = maps[:1, :, :1, :1]  # one position has no deviation
+    np.testing.assert_array_equal(head(single).detach(), head.eval()(single).detach())

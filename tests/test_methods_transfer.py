@@ -64,6 +64,7 @@ def set_up(method: Method, labels: Any = LABELS) -> tuple[Classifier, Batch, Arr
     assert isinstance(head, Decoupled)
     model = Classifier(torch.nn.Identity(), head.double(), list(table.classes))  # type: ignore[arg-type]
     method.begin_stage(0, model)  # type: ignore[operator]
+    model.eval()  # so that features do not depend on the other images
     maps = torch.randn(len(labels), 5, 2, 2, dtype=torch.float64)
     batch = Batch(torch.arange(len(labels)), torch.from_numpy(labels).double(), {"weak": maps})
     return model, batch, maps.numpy()

@@ -8,9 +8,25 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
 
 from partlabel.base.ranges import Size
 from partlabel.models.heads.informed import Informed
+
+
+class PositionNorm(nn.BatchNorm1d):
+    """Batch normalisation of the features of positions [n, channels].
+
+    A single position has no statistics of its own: it is normalised by the running ones.
+    """
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Features [n, channels] to normalised features [n, channels]."""
+        if not self.training or len(positions) > 1:
+            return super().forward(positions)
+        return batch_norm(
+            positions, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
 
 
 class GatedGraph(nn.Module):
@@ -76,7 +92,9 @@ class PairScores(nn.Module):
 class Decoupled(Informed):
     """One feature vector per class by attention, gated message passing, one classifier each [1].
 
-    The attention of class c at a position with features f is the softmax over positions of
+    Features are first reduced and normalised over the positions of a batch, as in the code of [2].
+    Without that, the features of all images would have much in common, and large cosines. The
+    attention of class c at a position with features f is the softmax over positions of
     a^T tanh(U f * V x_c), where x_c is the vector of the class. In [1] two linear layers follow the
     tanh; here they are one, which is the same function.
 
@@ -105,7 +123,8 @@ class Decoupled(Informed):
         pairs: bool = False,
     ) -> None:
         super().__init__(classes, width)
-        self.shrink = nn.Linear(features, channels)
+        self.shrink = nn.Linear(features, channels, bias=False)
+        self.norm = PositionNorm(channels)
         self.of_position = nn.Linear(channels, joint, bias=False)
         self.of_class = nn.Linear(width, joint, bias=False)
         self.attend = nn.Linear(joint, 1, bias=False)  # a bias would not change the softmax
@@ -141,7 +160,8 @@ class Decoupled(Informed):
     def _positions(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to features [B, H * W, channels] of positions."""
         positions: Tensor = self.shrink(maps.flatten(2).transpose(1, 2))
-        return positions
+        normalised: Tensor = self.norm(positions.flatten(0, 1))
+        return normalised.view_as(positions)
 
     def _attention(self, positions: Tensor) -> Tensor:
         """The weights [B, C, P] of positions [B, P, channels]; those of a class sum to 1."""

@@ -45,6 +45,10 @@ class ImageLaplacian(OnLogits):
         self.graph.build(predict)
         return {}
 
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """None, as linked images may be in different parts."""
+        return None
+
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.squared` and :func:`losses.graph_smoothness`.
 

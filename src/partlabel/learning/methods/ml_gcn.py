@@ -15,7 +15,7 @@ from partlabel.base.ranges import Share, Size
 from partlabel.images.batches import Batch
 from partlabel.learning import losses
 from partlabel.learning.class_knowledge import InformsHead
-from partlabel.learning.method import OnLogits
+from partlabel.learning.method import OnLogits, weights_by_labels
 from partlabel.models.heads import GraphClassifier
 from partlabel.models.heads.convolved import Pool
 
@@ -59,6 +59,10 @@ class GraphConvolution(InformsHead, OnLogits):
     def make_graph(self, shares: Tensor) -> Tensor:
         """See :func:`reweighted_graph`."""
         return reweighted_graph(shares, self.threshold, self.linked)
+
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """By known labels, as the loss is divided by their number."""
+        return weights_by_labels(batch)
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce`, divided by the number of known labels."""

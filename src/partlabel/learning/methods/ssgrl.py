@@ -33,7 +33,7 @@ class SemanticGraph(InformsHead, OnLogits):
     """
 
     name: ClassVar[str] = "ssgrl"
-    in_one_batch = False  # the attention to all images at once would not fit into memory
+    in_one_batch = False  # a step changes the running statistics of features
 
     def __init__(
         self,
@@ -49,6 +49,10 @@ class SemanticGraph(InformsHead, OnLogits):
     def head(self, features: int, classes: int) -> nn.Module:
         """One feature vector per class, and message passing."""
         return Decoupled(features, classes, self.width, self.channels, self.joint, self.steps)
+
+    def part_weights(self, batch: Batch) -> dict[str, float] | None:
+        """None, as features are normalised over all images of a batch."""
+        return None
 
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.bce`, divided by the number of known labels."""

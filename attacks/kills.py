@@ -23,6 +23,9 @@ LIMIT = 60
 _OPTIONS = {
     "em-apl": ["warmup=1"],
     "role-li": ["warmup=1"],
+    "sst": ["start=1", "channels=8"],
+    "hst": ["start=1", "channels=8", "prototypes=2"],
+    "sarb": ["start=1", "channels=8", "prototypes=2"],
     "lac": ["width=16", "queue=8", "expected=3"],
 }
 _MOST = 5  # kills of one training

@@ -61,6 +61,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "imcl": {"warmup": 1},
     "csl": {"warmup": 1},
     "partial-bce": {"curriculum": "b"},
+    "sst": {"start": 1, "threshold": 0.2, "lowest": 0.1, "channels": 8},
+    "hst": {"start": 1, "channels": 8, "prototypes": 2},
+    "sarb": {"start": 1, "channels": 8, "prototypes": 2},
     "lac": {**SMALL_DECODER, "delta2": 0.5},
 }
 CASES = {name: Case(name, OPTIONS.get(name, {})) for name in METHODS}

@@ -127,6 +127,8 @@ def test_raw_pixels_of_jpegs_agree_with_predict(
         pytest.param({**BOTH, "head": "decoder", "reduce": 8}, id="joined, reduced, decoder"),
         pytest.param({**VIT, "head": "weldon"}, id="ViT, weldon"),
         pytest.param({**FROZEN, "frozen": "lower", "method": "sr"}, id="unfrozen, saliency"),
+        pytest.param({**FROZEN, "method": "ml-gcn"}, id="graph convolutions"),
+        pytest.param({**FROZEN, "method": "ssgrl"}, id="features of classes"),
         pytest.param({**TINY, "method": "auto", "budget": 6, "folds": 3}, id="auto"),
         pytest.param({**LITE, "method": "auto", "budget": 12, "folds": 2}, id="own classes"),
     ],

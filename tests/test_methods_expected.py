@@ -1,14 +1,17 @@
-"""Methods that use the expected number of present labels: EPR, ROLE, EN + SCL."""
+"""Methods that use the expected number of present labels: EPR, ROLE, EN + CL, EN + SCL."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from conformance import MethodConformance
 from partlabel.base.errors import InputError
+from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning.methods import Task
+from partlabel.learning.methods.en_cl import PredictionConsistency
 from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearInit, count_positives
 from partlabel.training.checkpoint import load_state
 
@@ -53,6 +56,42 @@ class TestRoleLinearInit(MethodConformance):
         assert (first.epochs, first.head_only, first.lr) == (3, True, 0.5)
         assert (second.epochs, second.head_only, second.lr) == (7, False, None)
         assert len(RoleLinearInit(warmup=0).stages(7, None)) == 1
+
+
+class TestPredictionConsistency(MethodConformance):
+    name = "en-cl"
+
+    def test_two_epochs_by_hand(self) -> None:
+        """The first prediction is its own mean; the likeliest unknown labels are ignored."""
+        rng = np.random.default_rng(0)
+        labels = np.array([[1, 0, 0, -1], [0, 0, 0, 0], [0, 1, 0, 0]])
+        table = LabelTable(list("abc"), list("wxyz"), labels)
+        method = PredictionConsistency(expected=1.5, weight=0.7, momentum=0.6)
+        method.prepare(Task(table, table, 2))
+        average = None
+        for _ in range(2):
+            logits = rng.normal(0, 2, labels.shape)
+            p = 1 / (1 + np.exp(-logits))
+            target = p if average is None else average
+            missing = round(3 * 1.5 - 2)  # expected, less the two that are known
+            unknown = np.flatnonzero(labels == 0)
+            ignored = unknown[np.argsort(-target.flat[unknown])[:missing]]
+            costs = np.where(labels > 0, -np.log(p), -np.log(1 - p))
+            costs.flat[ignored] = 0
+            expected = costs.mean() + 0.7 * ((p - target) ** 2).mean()
+            batch = Batch(torch.tensor([0, 1, 2]), torch.from_numpy(labels), {})
+            cost = method.cost(torch.from_numpy(logits), batch)
+            assert float(cost) == pytest.approx(expected, rel=1e-6)
+            average = 0.6 * target + 0.4 * p
+            np.testing.assert_allclose(method.average, average, rtol=1e-6)
+
+    def test_means_are_kept_by_image(self) -> None:
+        table = LabelTable(list("abc"), ["x"], [[0], [0], [0]])
+        method = PredictionConsistency(expected=0.5)
+        method.prepare(Task(table, table, 2))
+        method.cost(torch.zeros(1, 1), Batch(torch.tensor([2]), torch.zeros(1, 1), {}))
+        assert method.seen.tolist() == [False, False, True]
+        assert method.average.flatten().tolist() == [0, 0, 0.5]
 
 
 class TestSpatialConsistency(MethodConformance):

@@ -287,7 +287,7 @@ def test_weights_are_restored_if_the_loss_fails_and_infinite_losses_are_nan() ->
     assert torch.equal(layer.weight, kept)
 
 
-@pytest.mark.parametrize("method", ["en-scl", "role"])
+@pytest.mark.parametrize("method", ["en-scl", "en-cl", "role"])
 def test_a_survey_has_the_training_loss(method: str, work: Workspace) -> None:
     """Also with class maps and a teacher, and with a method that has parameters of its own."""
     run = work.role if method == "role" else work.train(method)

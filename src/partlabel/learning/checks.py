@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.base.allocation import physical_memory
+from partlabel.base.errors import InputError, PartlabelWarning, data_size
 from partlabel.labels import LabelTable
 
 
@@ -44,6 +45,21 @@ def refuse_patience(patience: int | None) -> None:
         raise InputError(
             "--patience could end the training before all pseudo-labels are given; leave it out, "
             "and set --epochs"
+        )
+
+
+def refuse_more_than_memory(what: str, needed_bytes: int) -> None:
+    """Raise an error for a number per training label that does not fit into memory.
+
+    Args:
+        what: who needs it for what, in words: "ROLE for the estimates".
+        needed_bytes: for all training labels.
+    """
+    if needed_bytes > physical_memory():
+        who, _, purpose = what.partition(" for ")
+        raise InputError(
+            f"{who} needs {data_size(needed_bytes)} of memory for {purpose} of all training "
+            "labels, more than this machine has; em-apl keeps its labels on disk"
         )
 
 

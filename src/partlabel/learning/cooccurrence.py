@@ -110,6 +110,19 @@ def given_graph(classes: Sequence[str], edges: Iterable[tuple[str, str, float]])
     return _graph(len(classes), [(j, other, weight) for (j, other), weight in links.items()])
 
 
+def conditional_shares(table: LabelTable) -> NDArray[np.float32]:
+    """[C, C] of the images in which class i is known to be present, the share that also has j.
+
+    The share of a class with itself is 1.
+    """
+    counts = count_pairs(table).toarray()
+    shares: NDArray[np.float32] = np.divide(
+        counts, np.maximum(counts.diagonal(), 1)[:, None], dtype=np.float32
+    )
+    np.fill_diagonal(shares, 1)
+    return shares
+
+
 def label_vectors(table: LabelTable, width: int) -> NDArray[np.float32]:
     """Class vectors [C, width] from co-occurrence, to be used in place of word vectors.
 

@@ -6,6 +6,13 @@ over all B * C cells unless their docstring says otherwise. They are computed fr
 than from probabilities, so they are accurate and finite for any logit, also in half precision.
 """
 
+from partlabel.learning.losses.blending import (
+    Blended,
+    blend_images,
+    blend_with,
+    choose_unknown,
+    soft_bce,
+)
 from partlabel.learning.losses.cellwise import likeliest
 from partlabel.learning.losses.consistency import confident, plc
 from partlabel.learning.losses.contrastive import Denominator, lac
@@ -22,6 +29,7 @@ from partlabel.learning.losses.known import (
     known_positives,
     partial_bce,
     partial_weight,
+    squared,
 )
 from partlabel.learning.losses.pairwise import lsep, ranknet, warp
 from partlabel.learning.losses.robust import generalized_robust, large_loss, tempered
@@ -29,9 +37,23 @@ from partlabel.learning.losses.selective import selective, splc
 from partlabel.learning.losses.smoothness import (
     completed_labels,
     feature_smoothness,
+    graph_smoothness,
     label_smoothness,
 )
-from partlabel.learning.losses.spatial import expected_negative, spatial_consistency
+from partlabel.learning.losses.spatial import (
+    expected_negative,
+    prediction_consistency,
+    spatial_consistency,
+)
+from partlabel.learning.losses.transfer import (
+    label_contrast,
+    other_present,
+    pair_cooccurrence,
+    prototype_contrast,
+    scores_across_images,
+    scores_within_images,
+    transferred,
+)
 from partlabel.learning.losses.unknown_as_absent import (
     assume_negative,
     asymmetric,
@@ -42,12 +64,16 @@ from partlabel.learning.losses.unknown_as_absent import (
 )
 
 __all__ = [
+    "Blended",
     "Denominator",
     "Normalize",
     "assume_negative",
     "asymmetric",
     "batch_bce",
     "bce",
+    "blend_images",
+    "blend_with",
+    "choose_unknown",
     "completed_labels",
     "confident",
     "down_weighted",
@@ -58,7 +84,9 @@ __all__ = [
     "feature_smoothness",
     "focal",
     "generalized_robust",
+    "graph_smoothness",
     "known_positives",
+    "label_contrast",
     "label_smoothing",
     "label_smoothness",
     "lac",
@@ -66,15 +94,24 @@ __all__ = [
     "likeliest",
     "lsep",
     "negative_label_smoothing",
+    "other_present",
+    "pair_cooccurrence",
     "partial_bce",
     "partial_weight",
     "plc",
+    "prediction_consistency",
+    "prototype_contrast",
     "ranknet",
     "role",
+    "scores_across_images",
+    "scores_within_images",
     "selective",
+    "soft_bce",
     "soft_negative",
     "spatial_consistency",
     "splc",
+    "squared",
     "tempered",
+    "transferred",
     "warp",
 ]

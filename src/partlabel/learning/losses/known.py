@@ -46,6 +46,21 @@ def batch_bce(logits: Tensor, labels: Tensor) -> Tensor:
     return bce(logits, labels, normalize="batch")
 
 
+def squared(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean squared difference of logits and known labels, 1 or -1; 0 if no label is known.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+
+    >>> squared(torch.tensor([[0.5, 9.0]]), torch.tensor([[-1, 0]]))
+    tensor(2.2500)
+    """
+    known = labels != 0
+    cost = torch.where(known, (precise(logits) - labels).square(), 0)
+    return cost.sum() / over_processes(known.sum())
+
+
 def known_positives(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean of -log p over the labels known to be present, to monitor how well they are learned.
 

@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor
 
-from partlabel.learning.losses.cellwise import precise
+from partlabel.learning.losses.cellwise import mean, precise
 
 
 def completed_labels(logits: Tensor, labels: Tensor, negative_scale: float = 0.5) -> Tensor:
@@ -50,6 +50,25 @@ def feature_smoothness(features: Tensor, explained: Tensor) -> Tensor:
         explained: [B, D] weighted sum of the features of similar images.
     """
     return _mean_square(precise(features) - precise(explained))
+
+
+def graph_smoothness(logits: Tensor, others: Tensor, strength: Tensor) -> Tensor:
+    """The Laplacian of a graph of images: squared differences between the logits of linked images.
+
+    The mean over images, links and classes of strength * (z_i - z_j)^2.
+
+    Args:
+        logits: [B, C]
+        others: [B, k] positions in the batch of the images that each image is linked to.
+        strength: [B, k] of the links, 0 for none.
+
+    >>> logits, others = torch.tensor([[1.0], [3.0]]), torch.tensor([[1], [0]])
+    >>> graph_smoothness(logits, others, torch.tensor([[0.5], [0.0]]))
+    tensor(1.)
+    """
+    logits = precise(logits)
+    squares = (logits[:, None] - logits[others]).square()  # [B, k, C]
+    return mean(strength[..., None].to(logits.dtype) * squares)
 
 
 def _mean_square(difference: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Expected negatives, and consistency of class maps with those of a teacher."""
+"""Expected negatives, and consistency of predictions or class maps with earlier ones."""
 
 import torch
 from torch import Tensor
@@ -22,6 +22,30 @@ def expected_negative(logits: Tensor, labels: Tensor, *, prior: Tensor, expected
     missing = round(len(labels) * expected - float((labels > 0).sum()))
     assumed = torch.where(labels == 0, -1, labels)
     return bce(logits, assumed.masked_fill(likeliest(prior, labels, missing), 0))
+
+
+def prediction_consistency(
+    logits: Tensor, labels: Tensor, weight: float = 1.0, *, average: Tensor, expected: float = 1.5
+) -> Tensor:
+    """EN + CL: expected negatives, and consistency of predictions with their running means.
+
+    Consistency is the mean squared difference of the probabilities.
+
+    Args:
+        logits: [B, C]
+        labels: [B, C]
+        weight: weight of the consistency.
+        average: [B, C] running means of the probabilities; they get no gradient.
+        expected: K, expected number of present labels per image (VOC: 1.5).
+
+    >>> means = torch.tensor([[0.5, 0.9]])
+    >>> labels = torch.tensor([[-1, 0]])
+    >>> prediction_consistency(torch.zeros(1, 2), labels, average=means, expected=1)
+    tensor(0.4266)
+    """
+    average = precise(average.detach())
+    negatives = expected_negative(logits, labels, prior=average, expected=expected)
+    return negatives + weight * mean((torch.sigmoid(precise(logits)) - average) ** 2)
 
 
 def spatial_consistency(

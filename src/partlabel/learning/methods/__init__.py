@@ -4,6 +4,7 @@ To add a method, add a file to this folder and a line to ``METHODS``.
 """
 
 from partlabel.learning.method import Figure, Method, OnLogits, Predict, Stage, Task
+from partlabel.learning.methods.apg_graph import ImageLaplacian
 from partlabel.learning.methods.assume_negative import (
     AssumeNegative,
     Asymmetric,
@@ -19,8 +20,10 @@ from partlabel.learning.methods.bce import Bce
 from partlabel.learning.methods.cnn_rnn import CnnRnn
 from partlabel.learning.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.learning.methods.em_apl import EmApl
+from partlabel.learning.methods.en_cl import PredictionConsistency
 from partlabel.learning.methods.en_scl import SpatialConsistency
 from partlabel.learning.methods.gr import GeneralizedRobust
+from partlabel.learning.methods.hst import HeterogeneousTransfer
 from partlabel.learning.methods.imcl import InteractiveLearning
 from partlabel.learning.methods.lac import LabelAwareConsistency
 from partlabel.learning.methods.large_loss import (
@@ -29,11 +32,15 @@ from partlabel.learning.methods.large_loss import (
     PermanentCorrection,
 )
 from partlabel.learning.methods.latent_noise import LatentNoise
+from partlabel.learning.methods.ml_gcn import GraphConvolution
 from partlabel.learning.methods.partial_bce import PartialBce
 from partlabel.learning.methods.ranking import Fast0Tag, Lsep, Wsabie
 from partlabel.learning.methods.role import ExpectedPositive, Role, RoleLinearInit
+from partlabel.learning.methods.sarb import RepresentationBlending
 from partlabel.learning.methods.splc_csl import ClassAwareSelective, SelfPaced
 from partlabel.learning.methods.sr import SaliencyRegularization
+from partlabel.learning.methods.ssgrl import SemanticGraph
+from partlabel.learning.methods.sst import StructuredTransfer
 
 __all__ = ["METHODS", "Figure", "Method", "OnLogits", "Predict", "Stage", "Task"]
 
@@ -42,6 +49,12 @@ METHODS: dict[str, type[Method]] = {
     "partial-bce": PartialBce,
     "imcl": InteractiveLearning,
     "sr": SaliencyRegularization,
+    "ml-gcn": GraphConvolution,
+    "ssgrl": SemanticGraph,
+    "sst": StructuredTransfer,
+    "hst": HeterogeneousTransfer,
+    "sarb": RepresentationBlending,
+    "apg-graph": ImageLaplacian,
     "lsep": Lsep,
     "wsabie": Wsabie,
     "fast0tag": Fast0Tag,
@@ -66,6 +79,7 @@ METHODS: dict[str, type[Method]] = {
     "epr": ExpectedPositive,
     "role": Role,
     "role-li": RoleLinearInit,
+    "en-cl": PredictionConsistency,
     "en-scl": SpatialConsistency,
     "em": EntropyMaximization,
     "em-apl": EmApl,

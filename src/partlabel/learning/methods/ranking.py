@@ -8,16 +8,14 @@
 import warnings
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from partlabel.base.errors import InputError, PartlabelWarning
+from partlabel.base.errors import PartlabelWarning
 from partlabel.base.ranges import Epochs, Rate, Size
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
-from partlabel.labels.formats.vectors import read_vectors
 from partlabel.learning import losses
-from partlabel.learning.cooccurrence import label_vectors
+from partlabel.learning.class_knowledge import initial_vectors
 from partlabel.learning.extensions import FollowsStages
 from partlabel.learning.method import (
     OnLogits,
@@ -134,19 +132,6 @@ class Fast0Tag(Wsabie):
     def cost(self, logits: Tensor, batch: Batch) -> Tensor:
         """See :func:`losses.ranknet`."""
         return losses.ranknet(logits, batch.labels)
-
-
-def initial_vectors(source: str, labels: LabelTable, width: int) -> Tensor:
-    """Class vectors [C, width] from a file, or from which labels occur together."""
-    if source == "cooccurrence":
-        return torch.from_numpy(label_vectors(labels, width))
-    vectors = torch.from_numpy(read_vectors(source, list(labels.classes)))
-    if vectors.shape[1] != width:
-        raise InputError(
-            f"{source}: vectors have {vectors.shape[1]} numbers, not {width}; "
-            f"set --set width={vectors.shape[1]}"
-        )
-    return vectors
 
 
 def _warn_of_nothing_to_rank(labels: LabelTable, method: str) -> None:

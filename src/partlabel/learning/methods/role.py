@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from partlabel.base.allocation import physical_memory
-from partlabel.base.errors import InputError, data_size
+from partlabel.base.errors import InputError
 from partlabel.base.ranges import Epochs, Rate
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
 from partlabel.learning import losses
+from partlabel.learning.checks import refuse_more_than_memory
 from partlabel.learning.extensions import EstimatesLabels, HasOwnRates
 from partlabel.learning.method import OnLogits, Stage, Task
 
@@ -73,12 +73,7 @@ class Role(ExpectedPositive, HasOwnRates, EstimatesLabels):
         """Set the initial estimates: certain for known labels, near 0.5 for unknown ones."""
         super().prepare(task)
         # a parameter, its gradient and two moments, and all but the gradient again in a checkpoint
-        needed_bytes = 52 * math.prod(task.labels.shape)
-        if needed_bytes > physical_memory():
-            raise InputError(
-                f"ROLE needs {data_size(needed_bytes)} of memory for the estimates of all "
-                "training labels, more than this machine has; em-apl keeps its labels on disk"
-            )
+        refuse_more_than_memory("ROLE for the estimates", 52 * math.prod(task.labels.shape))
         known = torch.from_numpy(task.labels.dense())
         unsure = math.log(_UNSURE / (1 - _UNSURE)) * (2 * torch.rand(known.shape) - 1)
         sure = math.log(_SURE / (1 - _SURE)) * known

@@ -4,11 +4,14 @@ from torch import nn
 
 from partlabel.models.heads.boosted import Boosted, boosted_pool
 from partlabel.models.heads.class_maps import MapHead, class_maps_of
+from partlabel.models.heads.convolved import GraphClassifier
 from partlabel.models.heads.decoder import LabelDecoder
+from partlabel.models.heads.decoupled import Decoupled
 from partlabel.models.heads.ensemble import Branch, Ensemble, merge_linear
 from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import GraphRefiner, Refined
 from partlabel.models.heads.head import HasClassMaps, Head, needs_maps
+from partlabel.models.heads.informed import Informed
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.recurrent import RecurrentDecoder
 from partlabel.models.heads.relevance import Relevance
@@ -20,10 +23,13 @@ __all__ = [
     "HEADS",
     "Boosted",
     "Branch",
+    "Decoupled",
     "Ensemble",
+    "GraphClassifier",
     "GraphRefiner",
     "HasClassMaps",
     "Head",
+    "Informed",
     "LabelDecoder",
     "LabelVectors",
     "Linear",

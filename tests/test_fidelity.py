@@ -95,9 +95,3 @@ def test_drawings_of_losses() -> None:
     slopes = space["gradient"]("entropy_maximization", 0, torch.tensor([-1.0, 0.0, 1.0]))
     assert slopes.tolist() == pytest.approx([-0.19661, 0, 0.19661], abs=1e-4)
     assert space["gradient"]("assume_negative", 0, torch.tensor([0.0])).tolist() == [0.5]
-
-
-def test_missing_methods_are_missing() -> None:
-    missing = PAGE.read_text().partition("## Methods of the papers that are not there")[2]
-    names = [code for code in inline_code(missing) if re.fullmatch(r"[\w-]+", code)]
-    assert [name for name in names if name in METHODS] == []

@@ -1,6 +1,6 @@
 """L-BFGS on parts of the images: the result is that of all images at once, for any size of part."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +176,15 @@ def test_a_loss_that_is_no_mean_takes_all_images_or_says_that_they_do_not_fit(
     with pytest.raises(InputError, match="cannot be summed up over parts"):
         train(tmp_path, "too-large", method="epr", epochs=1)
     assert train(tmp_path, "bce", epochs=1).record.finished
+
+
+def test_images_that_cannot_be_read_do_not_make_one_part_of_all() -> None:
+    def load(batches: list[Any]) -> Generator[Batch]:
+        for rows in batches:
+            read = torch.from_numpy(rows[rows > 4])
+            yield Batch(read, torch.zeros(len(read), 1), {"plain": torch.zeros(len(read), 3)})
+
+    first = whole_set._first_readable(np.arange(100), load)
+    assert first is not None
+    assert first.rows.tolist() == [5, 6]  # the third look: after 1 and 2 images, it takes 4
+    assert whole_set._first_readable(np.arange(5), load) is None

@@ -55,9 +55,15 @@ def whole_set(
 
 
 def _first_readable(rows: Rows, load: Callable[[list[Rows]], Generator[Batch]]) -> Batch | None:
-    """A batch of one image that can be read; None if there is none."""
-    with closing(load(in_batches(rows, 1))) as batches:
-        return next((batch for batch in batches if len(batch)), None)
+    """A batch with an image that can be read: of the first one, or of more; None if none can."""
+    start, size = 0, 1
+    while start < len(rows):
+        with closing(load([rows[start : start + size]])) as parts:
+            first = next(parts, None)
+        if first is not None and len(first):
+            return first
+        start, size = start + size, 2 * size
+    return None
 
 
 def _part_size(
@@ -68,7 +74,7 @@ def _part_size(
     if first is None:
         return len(rows)  # which the training then reports
     views = {view.data_ptr(): view for view in first.views.values()}.values()
-    numbers = max(sum(view.numel() for view in views), 1)
+    numbers = max(sum(view.numel() for view in views) // len(first), 1)
     size = max(min(_LABELS // classes, _NUMBERS // numbers), 1)
     if size >= len(rows) or method.part_weights(first) is not None:
         return min(size, len(rows))

@@ -7,6 +7,7 @@ import runpy
 import shlex
 import shutil
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,19 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 
 
 # ---- what else pages say of the code
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    """The site does not build otherwise."""
+    docs, listed = Path(__file__).parent.parent / "docs", {"index"}
+    pages = [page for page in docs.rglob("*.md") if "_build" not in page.parts]
+    for page in pages:
+        for block in re.findall(r"```{toctree}(.*?)```", page.read_text(), re.DOTALL):
+            names = [line for line in block.splitlines() if line and line[0] not in ":{"]
+            home = page.parent.relative_to(docs)
+            listed |= {(home / name.split("<")[-1].strip(" >")).as_posix() for name in names}
+    found = {page.relative_to(docs).with_suffix("").as_posix() for page in pages}
+    assert [name for name in found if not any(fnmatch(name, entry) for entry in listed)] == []
 
 
 def test_the_readme_stays_short() -> None:

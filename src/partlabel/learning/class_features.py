@@ -3,9 +3,9 @@
 import warnings
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -82,7 +82,7 @@ def _k_means(vectors: NDArray[np.float32], k: int, seed: int) -> NDArray[np.floa
     """The centres [k, d] of clusters of vectors [n, d]."""
     with warnings.catch_warnings():  # equal vectors leave clusters empty, which does no harm
         warnings.simplefilter("ignore")
-        centres: NDArray[np.float32] = kmeans2(vectors, k, minit="++", rng=seed)[0]
+        centres: NDArray[np.float32] = scipy.cluster.vq.kmeans2(vectors, k, minit="++", rng=seed)[0]
     return centres
 
 

@@ -334,9 +334,21 @@ def test_load_hands_out_thresholds_and_calibration(run: Run, scene: Path) -> Non
     assert scores_of(partlabel.predict(run, files)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_float_images_are_refused_with_the_way_out(run: Run) -> None:
-    with pytest.raises(InputError, match=r"0 to 255 .*torch\.uint8"):
-        partlabel.load(run)(torch.rand(1, 3, 64, 64))
+def test_tensors_that_are_no_uint8_images_are_refused_with_the_way_out(
+    run: Run, scene: Path, tmp_path: Path
+) -> None:
+    whole = trained(scene, tmp_path / "run", **{**FROZEN, "frozen": "nothing", "epochs": 1})
+    for model in (partlabel.load(run), partlabel.load(whole)):
+        for images in (
+            torch.rand(1, 3, 64, 64),
+            torch.rand(1, 3, 80, 96),
+            torch.rand(3, 64, 64),
+            torch.randint(0, 256, (1, 3, 64, 64)),
+        ):
+            with pytest.raises(InputError, match=r"0 to 255 .*torch\.uint8"):
+                model(images)
+        with pytest.raises(InputError, match=r"permute\(0, 3, 1, 2\)"):
+            model(torch.zeros((1, 64, 64, 3), dtype=torch.uint8))
 
 
 # ---- errors, and the table

@@ -24,6 +24,7 @@ from partlabel.labels.formats import FORMATS
 from partlabel.metrics.calibration import logits
 from partlabel.models.heads import Branch, Ensemble, Linear
 from partlabel.models.reduction import Reduction
+from partlabel.output.export.deployed import FromPixels
 from partlabel.output.export.onnx_model import read_about
 from partlabel.output.export.timm_network import linear_layer
 from partlabel.output.targets import TARGETS
@@ -112,13 +113,20 @@ def test_raw_pixels_of_jpegs_agree_with_predict(
     """The largest is decoded by predict at half its size, the others as they are."""
     if not (home / "model.onnx").is_file():
         partlabel.export(run, home / "model.onnx", "onnx")
+    if not (home / "model.pt2").is_file():
+        partlabel.export(run, home / "model.pt2", "torch-export", tested=False)
     noise = np.random.default_rng(0).normal(0, 8, (size[1], size[0], 3))
     image = Image.open(scene / "images" / "000000.png").convert("RGB")
     rough = np.asarray(image.resize(size, Image.Resampling.BICUBIC)) + noise
     Image.fromarray(rough.clip(0, 255).astype(np.uint8)).save(tmp_path / "a.jpg", quality=90)
     probabilities = answers(home / "model.onnx", pixels_of([tmp_path / "a.jpg"]))[0]
     predicted = scores_of(partlabel.predict(run, tmp_path / "a.jpg"))
-    assert np.abs(probabilities - predicted).max() < (0.01 if size[0] > 1000 else 1e-3)
+    tolerance = 0.01 if size[0] > 1000 else 1e-3
+    probabilities = answers(home / "model.onnx", pixels)[0]
+    assert np.abs(probabilities - predicted).max() < tolerance
+    program = torch.export.load(str(home / "model.pt2")).module()
+    probabilities = program(torch.from_numpy(pixels))[0].numpy()
+    assert np.abs(probabilities - predicted).max() < tolerance
 
 
 @pytest.mark.parametrize(
@@ -248,6 +256,17 @@ def test_torch_alone_runs_a_program(run: Run, scene: Path, tmp_path: Path) -> No
     program = torch.export.load(str(tmp_path / "model.pt2")).module()
     given = np.repeat(np.repeat(pixels_of(files[:1]), 3, axis=1), 2, axis=2)
     assert program(torch.from_numpy(given))[0].shape == (1, 5)
+
+
+@pytest.mark.parametrize("size", [(300, 200), (40, 50)], ids=str)
+def test_a_program_resizes_as_pillow_does(size: tuple[int, int]) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    wanted = Image.fromarray(noise).resize((64, 64), Image.Resampling.BICUBIC)
+    resize: Any = FromPixels(torch.nn.Identity(), 64, "bicubic")  # type: ignore[arg-type]
+    resized = resize(torch.from_numpy(noise)[None])[0].permute(1, 2, 0).numpy()
+    apart = np.abs(resized.astype(int) - np.asarray(wanted))
+    assert apart.max() <= 1
+    assert (apart > 0).mean() < 0.01
 
 
 @pytest.mark.parametrize("settings", [{}, {"reduce": 4}, {"frozen": "lower"}], ids=str)

@@ -85,14 +85,19 @@ class FromPixels(nn.Module):
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pixels [B, H, W, 3] (uint8) to answers, as :meth:`Deployed.forward`."""
-        images = pixels.permute(0, 3, 1, 2).float()
-        resized = interpolate(
-            images, size=(self.size, self.size), mode=self.interpolation, antialias=True
-        )
+        images = pixels.permute(0, 3, 1, 2)
+        # as Pillow: first the width, then the height, each rounded to one of 256 levels
+        narrowed = self._resize(images, images.shape[2], self.size)
         answers: tuple[Tensor, Tensor, Tensor] = self.deployed(
-            resized.round().clamp(0, 255).to(torch.uint8)
+            self._resize(narrowed, self.size, self.size)
         )
         return answers
+
+    def _resize(self, images: Tensor, height: int, width: int) -> Tensor:
+        resized = interpolate(
+            images.float(), size=(height, width), mode=self.interpolation, antialias=True
+        )
+        return resized.round().clamp(0, 255).to(torch.uint8)
 
 
 @dataclass(frozen=True)

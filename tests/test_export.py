@@ -119,7 +119,7 @@ def test_raw_pixels_of_jpegs_agree_with_predict(
     image = Image.open(scene / "images" / "000000.png").convert("RGB")
     rough = np.asarray(image.resize(size, Image.Resampling.BICUBIC)) + noise
     Image.fromarray(rough.clip(0, 255).astype(np.uint8)).save(tmp_path / "a.jpg", quality=90)
-    probabilities = answers(home / "model.onnx", pixels_of([tmp_path / "a.jpg"]))[0]
+    pixels = pixels_of([tmp_path / "a.jpg"])
     predicted = scores_of(partlabel.predict(run, tmp_path / "a.jpg"))
     tolerance = 0.01 if size[0] > 1000 else 1e-3
     probabilities = answers(home / "model.onnx", pixels)[0]
@@ -287,6 +287,32 @@ def test_timm_reads_a_hub_folder(settings: dict[str, Any], scene: Path, tmp_path
     card = (tmp_path / "hub" / "README.md").read_text()
     for words in ("## Data", "no guarantee", "## Limits", "validation images"):
         assert words in card
+    used: dict[str, Any] = {}
+    code = card.split("```python\n")[2].split("```")[0]
+    exec(code.replace('"hub/', f'"{tmp_path}/hub/'), used)
+    with torch.no_grad():
+        probabilities = used["probabilities"](network(given)).numpy()
+    assert probabilities == pytest.approx(scores_of(partlabel.predict(run, file)), abs=1e-3)
+
+
+def test_a_model_card_says_what_a_run_on_folds_was_measured_on(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    labels = np.where(generator.random((200, 2)) < 0.4, 1, -1)
+    vectors = labels + generator.normal(0, 1.0, labels.shape)
+    ids = [f"{n:03}" for n in range(200)]
+    np.savez(tmp_path / "v.npz", ids=np.array(ids), vectors=vectors.astype(np.float32))
+    settings: dict[str, Any] = {"budget": 3, "folds": 3, "reserve": 0.2, "out": tmp_path / "run"}
+    run = partlabel.train(
+        LabelTable(ids, ["a", "b"], labels), features=tmp_path / "v.npz", **settings
+    )
+    done = partlabel.export(run, tmp_path / "hub", "hub")
+    reserved = run.selection.hidden
+    assert reserved is not None
+    assert done.about["reserved_labels"] == reserved.sum() > 0
+    card = (tmp_path / "hub" / "README.md").read_text()
+    assert f"| single labels reserved for tests, in images trained on | {reserved.sum()} |" in card
+    assert "scored by models that were not trained on them" in card
+    assert "validation images:" not in card
 
 
 def test_names_of_classes_add_no_markup_to_a_model_card(scene: Path, tmp_path: Path) -> None:

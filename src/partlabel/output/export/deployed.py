@@ -154,6 +154,9 @@ def make_package(run: Run, decisions: Decisions) -> Package:
         "size": None if record.features is not None else settings.size,
         "interpolation": getattr(model.backbone, "interpolation", None),
         "calibrated": calibration is not None,
+        "calibration": None
+        if calibration is None
+        else {"slopes": _numbers(line.slopes), "intercepts": _numbers(line.intercepts)},
         "thresholds": _numbers(line.probabilities(thresholds)),
         "present_from": _numbers(_shown(line, decisions.present)),
         "absent_to": _numbers(_shown(line, decisions.absent)),
@@ -170,6 +173,8 @@ def make_package(run: Run, decisions: Decisions) -> Package:
             "validated on": record.val_rows,
             "reserved": record.reserved_rows,
         },
+        "reserved_labels": len(selection.tested.cells.values),
+        "validated_on_folds": bool(record.members) and not record.val_rows,
         "known": selection.known.subset(selection.train).known,
         "validation_mAP": record.best_val_mAP,
         "licence": licence_note(settings.backbone if record.features is None else None),

@@ -24,6 +24,7 @@ from partlabel.labels.formats import FORMATS
 from partlabel.metrics.calibration import logits
 from partlabel.models.heads import Branch, Ensemble, Linear
 from partlabel.models.reduction import Reduction
+from partlabel.output.export.deployed import FromPixels
 from partlabel.output.export.onnx_model import read_about
 from partlabel.output.export.timm_network import linear_layer
 from partlabel.output.targets import TARGETS
@@ -112,13 +113,20 @@ def test_raw_pixels_of_jpegs_agree_with_predict(
     """The largest is decoded by predict at half its size, the others as they are."""
     if not (home / "model.onnx").is_file():
         partlabel.export(run, home / "model.onnx", "onnx")
+    if not (home / "model.pt2").is_file():
+        partlabel.export(run, home / "model.pt2", "torch-export", tested=False)
     noise = np.random.default_rng(0).normal(0, 8, (size[1], size[0], 3))
     image = Image.open(scene / "images" / "000000.png").convert("RGB")
     rough = np.asarray(image.resize(size, Image.Resampling.BICUBIC)) + noise
     Image.fromarray(rough.clip(0, 255).astype(np.uint8)).save(tmp_path / "a.jpg", quality=90)
-    probabilities = answers(home / "model.onnx", pixels_of([tmp_path / "a.jpg"]))[0]
+    pixels = pixels_of([tmp_path / "a.jpg"])
     predicted = scores_of(partlabel.predict(run, tmp_path / "a.jpg"))
-    assert np.abs(probabilities - predicted).max() < (0.01 if size[0] > 1000 else 1e-3)
+    tolerance = 0.01 if size[0] > 1000 else 1e-3
+    probabilities = answers(home / "model.onnx", pixels)[0]
+    assert np.abs(probabilities - predicted).max() < tolerance
+    program = torch.export.load(str(home / "model.pt2")).module()
+    probabilities = program(torch.from_numpy(pixels))[0].numpy()
+    assert np.abs(probabilities - predicted).max() < tolerance
 
 
 @pytest.mark.parametrize(
@@ -250,6 +258,17 @@ def test_torch_alone_runs_a_program(run: Run, scene: Path, tmp_path: Path) -> No
     assert program(torch.from_numpy(given))[0].shape == (1, 5)
 
 
+@pytest.mark.parametrize("size", [(300, 200), (40, 50)], ids=str)
+def test_a_program_resizes_as_pillow_does(size: tuple[int, int]) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    wanted = Image.fromarray(noise).resize((64, 64), Image.Resampling.BICUBIC)
+    resize: Any = FromPixels(torch.nn.Identity(), 64, "bicubic")  # type: ignore[arg-type]
+    resized = resize(torch.from_numpy(noise)[None])[0].permute(1, 2, 0).numpy()
+    apart = np.abs(resized.astype(int) - np.asarray(wanted))
+    assert apart.max() <= 1
+    assert (apart > 0).mean() < 0.01
+
+
 @pytest.mark.parametrize("settings", [{}, {"reduce": 4}, {"frozen": "lower"}], ids=str)
 def test_timm_reads_a_hub_folder(settings: dict[str, Any], scene: Path, tmp_path: Path) -> None:
     data: Any = timm.data
@@ -268,6 +287,32 @@ def test_timm_reads_a_hub_folder(settings: dict[str, Any], scene: Path, tmp_path
     card = (tmp_path / "hub" / "README.md").read_text()
     for words in ("## Data", "no guarantee", "## Limits", "validation images"):
         assert words in card
+    used: dict[str, Any] = {}
+    code = card.split("```python\n")[2].split("```")[0]
+    exec(code.replace('"hub/', f'"{tmp_path}/hub/'), used)
+    with torch.no_grad():
+        probabilities = used["probabilities"](network(given)).numpy()
+    assert probabilities == pytest.approx(scores_of(partlabel.predict(run, file)), abs=1e-3)
+
+
+def test_a_model_card_says_what_a_run_on_folds_was_measured_on(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    labels = np.where(generator.random((200, 2)) < 0.4, 1, -1)
+    vectors = labels + generator.normal(0, 1.0, labels.shape)
+    ids = [f"{n:03}" for n in range(200)]
+    np.savez(tmp_path / "v.npz", ids=np.array(ids), vectors=vectors.astype(np.float32))
+    settings: dict[str, Any] = {"budget": 3, "folds": 3, "reserve": 0.2, "out": tmp_path / "run"}
+    run = partlabel.train(
+        LabelTable(ids, ["a", "b"], labels), features=tmp_path / "v.npz", **settings
+    )
+    done = partlabel.export(run, tmp_path / "hub", "hub")
+    reserved = run.selection.hidden
+    assert reserved is not None
+    assert done.about["reserved_labels"] == reserved.sum() > 0
+    card = (tmp_path / "hub" / "README.md").read_text()
+    assert f"| single labels reserved for tests, in images trained on | {reserved.sum()} |" in card
+    assert "scored by models that were not trained on them" in card
+    assert "validation images:" not in card
 
 
 def test_names_of_classes_add_no_markup_to_a_model_card(scene: Path, tmp_path: Path) -> None:
@@ -334,9 +379,21 @@ def test_load_hands_out_thresholds_and_calibration(run: Run, scene: Path) -> Non
     assert scores_of(partlabel.predict(run, files)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_float_images_are_refused_with_the_way_out(run: Run) -> None:
-    with pytest.raises(InputError, match=r"0 to 255 .*torch\.uint8"):
-        partlabel.load(run)(torch.rand(1, 3, 64, 64))
+def test_tensors_that_are_no_uint8_images_are_refused_with_the_way_out(
+    run: Run, scene: Path, tmp_path: Path
+) -> None:
+    whole = trained(scene, tmp_path / "run", **{**FROZEN, "frozen": "nothing", "epochs": 1})
+    for model in (partlabel.load(run), partlabel.load(whole)):
+        for images in (
+            torch.rand(1, 3, 64, 64),
+            torch.rand(1, 3, 80, 96),
+            torch.rand(3, 64, 64),
+            torch.randint(0, 256, (1, 3, 64, 64)),
+        ):
+            with pytest.raises(InputError, match=r"0 to 255 .*torch\.uint8"):
+                model(images)
+        with pytest.raises(InputError, match=r"permute\(0, 3, 1, 2\)"):
+            model(torch.zeros((1, 64, 64, 3), dtype=torch.uint8))
 
 
 # ---- errors, and the table

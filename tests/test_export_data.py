@@ -78,12 +78,19 @@ def _check_with_converter(folder: Path, answered: list[dict[str, Any]]) -> None:
 
 
 def test_the_most_doubtful_image_comes_first(tmp_path: Path) -> None:
-    table = LabelTable(["sure", "doubtful", "done"], ["a & b", '"c"'], [[0, 0], [0, 1], [1, -1]])
+    table = LabelTable(
+        ["sure", "a & b/100%.jpg", "done"], ["a & b", '"c"'], [[0, 0], [0, 1], [1, -1]]
+    )
     probabilities = np.array([[0.99, 0.02], [0.6, 0.1], [0.5, 0.5]])
     decisions = np.array([[1, -1], [0, 0], [0, 0]], dtype=np.int8)
     write_project(table, probabilities, decisions, tmp_path / "t.json", "m")
     tasks = json.loads((tmp_path / "t.json").read_text())
-    assert [task["data"]["image"].split("=")[1] for task in tasks] == ["doubtful", "sure", "done"]
+    assert [task["data"]["image"].split("=")[1] for task in tasks] == [
+        "a%20%26%20b/100%25.jpg",
+        "sure",
+        "done",
+    ]
+    assert list(read_labels(tmp_path / "t.json").ids) == ["a & b/100%.jpg", "sure", "done"]
     words = [one["value"]["choices"][0] for one in tasks[0]["predictions"][0]["result"]]
     assert words == ["unknown", "present"]
     assert [one["score"] for one in tasks[0]["predictions"][0]["result"]] == [0.6, 1.0]

@@ -44,6 +44,10 @@ def test_a_posted_jpeg_gets_the_scores_of_predict(
     )
     assert {one["decision"] for one in answer.json().values()} <= {1, 0, -1}
     assert service.post("/", content=b"no image").status_code == 400
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_000)  # a service has the limit of Pillow
+    for name in ("too-large.png", "for-ghostscript.eps"):
+        Image.new("L", (50, 50) if name.endswith(".png") else (8, 8)).save(tmp_path / name)
+        assert service.post("/", content=(tmp_path / name).read_bytes()).status_code == 400
 
 
 def _turned() -> Image.Exif:

@@ -40,21 +40,31 @@ class Classifier(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Images [B, 3, S, S] (uint8, 0 to 255), or cached maps (float), to logits [B, C]."""
-        if inputs.is_floating_point():
-            self._refuse_float_images(inputs)
+        self._check_images(inputs)
         logits: Tensor = self.head(self.backbone(inputs))
         return logits
 
-    def _refuse_float_images(self, inputs: Tensor) -> None:
-        """Raise an error for images as floats, whose range nobody can know."""
-        if not isinstance(self.backbone, Backbone):
+    def _check_images(self, inputs: Tensor) -> None:
+        """Raise an error for images of another type, whose range nobody can know, or shape."""
+        backbone, shape = self.backbone, tuple(inputs.shape)
+        if not isinstance(backbone, Backbone) or not backbone.size:
             return
-        size = self.backbone.size
-        if self.backbone.frozen != "nothing" and tuple(inputs.shape[1:]) == (3, size, size):
+        if inputs.dtype == torch.uint8:
+            if len(shape) != 4 or shape[1] != 3:
+                raise InputError(
+                    f"images must have the shape [B, 3, height, width], not {list(shape)}; for "
+                    "images [B, height, width, 3] use images.permute(0, 3, 1, 2)"
+                )
+        elif not (inputs.is_floating_point() and len(shape) == 4 and self._may_be_maps(shape)):
             raise InputError(
                 "images must be whole numbers from 0 to 255 (torch.uint8), as the model normalises "
                 "them itself; for images from 0 to 1 use (images * 255).round().to(torch.uint8)"
             )
+
+    def _may_be_maps(self, shape: tuple[int, ...]) -> bool:
+        """Whether floats of this shape may be maps of the frozen part, and are no images."""
+        is_small = 4 * max(shape[2:]) <= self.backbone.size  # as few principal components are
+        return self.backbone.frozen != "nothing" and (shape[1] > 3 or is_small)
 
     @property
     def device(self) -> torch.device:

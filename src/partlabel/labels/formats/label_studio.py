@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class LabelStudio(Format):
         for i, task in enumerate(expect(source, source.json, list, "the document")):
             where = f"task [{i}]"
             data = member(source, expect(source, task, dict, where), "data", dict, where)
-            image = member(source, data, "image", str, f"{where}.data").removeprefix(LOCAL_FILES)
+            image = _plain_path(member(source, data, "image", str, f"{where}.data"))
             split = expect(source, data.get("split") or "", str, f"{where}.data.split")
             if split and split_of_image.get(image, split) not in ("", split):
                 raise source.error(f"image '{image}' is in two splits", where)
@@ -109,6 +110,17 @@ class LabelStudio(Format):
         known = table.with_cells(table.cells.where(table.cells.values != 0))
         lost = drops_scores(table) + drops_without_entries(known, images=False)
         return lost + drops_order(table)
+
+
+def _plain_path(image: str) -> str:
+    """The path of an image; in an address of Label Studio it is percent-encoded.
+
+    >>> _plain_path("/data/local-files/?d=photos/a%20b.jpg")
+    'photos/a b.jpg'
+    """
+    if not image.startswith(LOCAL_FILES):
+        return image
+    return unquote(image.removeprefix(LOCAL_FILES))
 
 
 def _asked(source: Source, data: dict[str, Any], where: str) -> dict[str, int]:

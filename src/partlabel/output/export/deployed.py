@@ -85,14 +85,19 @@ class FromPixels(nn.Module):
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pixels [B, H, W, 3] (uint8) to answers, as :meth:`Deployed.forward`."""
-        images = pixels.permute(0, 3, 1, 2).float()
-        resized = interpolate(
-            images, size=(self.size, self.size), mode=self.interpolation, antialias=True
-        )
+        images = pixels.permute(0, 3, 1, 2)
+        # as Pillow: first the width, then the height, each rounded to one of 256 levels
+        narrowed = self._resize(images, images.shape[2], self.size)
         answers: tuple[Tensor, Tensor, Tensor] = self.deployed(
-            resized.round().clamp(0, 255).to(torch.uint8)
+            self._resize(narrowed, self.size, self.size)
         )
         return answers
+
+    def _resize(self, images: Tensor, height: int, width: int) -> Tensor:
+        resized = interpolate(
+            images.float(), size=(height, width), mode=self.interpolation, antialias=True
+        )
+        return resized.round().clamp(0, 255).to(torch.uint8)
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,9 @@ def make_package(run: Run, decisions: Decisions) -> Package:
         "size": None if record.features is not None else settings.size,
         "interpolation": getattr(model.backbone, "interpolation", None),
         "calibrated": calibration is not None,
+        "calibration": None
+        if calibration is None
+        else {"slopes": _numbers(line.slopes), "intercepts": _numbers(line.intercepts)},
         "thresholds": _numbers(line.probabilities(thresholds)),
         "present_from": _numbers(_shown(line, decisions.present)),
         "absent_to": _numbers(_shown(line, decisions.absent)),
@@ -165,6 +173,8 @@ def make_package(run: Run, decisions: Decisions) -> Package:
             "validated on": record.val_rows,
             "reserved": record.reserved_rows,
         },
+        "reserved_labels": len(selection.tested.cells.values),
+        "validated_on_folds": bool(record.members) and not record.val_rows,
         "known": selection.known.subset(selection.train).known,
         "validation_mAP": record.best_val_mAP,
         "licence": licence_note(settings.backbone if record.features is None else None),

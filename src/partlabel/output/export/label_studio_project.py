@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -67,7 +68,7 @@ def _task(
 ) -> dict[str, Any]:
     """One image: an annotation if all of its labels are known, else a prediction to check."""
     split = "" if table.splits is None else table.splits[row]
-    data = {"image": LOCAL_FILES + table.ids[row]} | ({"split": split} if split else {})
+    data = {"image": LOCAL_FILES + quote(table.ids[row])} | ({"split": split} if split else {})
     result = [
         {
             "id": f"c{column}",

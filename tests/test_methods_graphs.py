@@ -13,6 +13,7 @@ from conformance import MethodConformance
 from partlabel.base.errors import InputError, PartlabelWarning
 from partlabel.images.batches import Batch
 from partlabel.labels import LabelTable
+from partlabel.learning import losses
 from partlabel.learning.cooccurrence import conditional_shares
 from partlabel.learning.image_graph import ImageGraph, nearest
 from partlabel.learning.methods import METHODS, Task
@@ -82,6 +83,7 @@ def test_classifiers_by_hand(pool: Any) -> None:
     head = GraphClassifier(6, 3, width=4, hidden=5, pool=pool).double()
     vectors, graph = torch.randn(3, 4), torch.rand(3, 3)
     head.inform(vectors, graph)
+    torch.nn.init.normal_(head.bias)  # type: ignore[arg-type]
     n = numbers(head)
     z = vectors.double().numpy()
     np.testing.assert_allclose(
@@ -92,9 +94,10 @@ def test_classifiers_by_hand(pool: Any) -> None:
     maps = torch.randn(2, 6, 3, 2, dtype=torch.float64)
     flat = maps.numpy().reshape(2, 6, 6)
     pooled = flat.max(axis=2) if pool == "max" else flat.mean(axis=2)
-    np.testing.assert_allclose(head(maps).detach(), pooled @ weights.T, rtol=1e-9)
+    np.testing.assert_allclose(head(maps).detach(), pooled @ weights.T + n["bias"], rtol=1e-9)
     assert head.needs_maps == (pool == "max")
-    by_position = np.einsum("cd,bdp->bcp", weights, flat).reshape(2, 3, 3, 2)
+    by_position = np.einsum("cd,bdp->bcp", weights, flat) + n["bias"][:, None]
+    by_position = by_position.reshape(2, 3, 3, 2)
     np.testing.assert_allclose(head.class_maps(maps).detach(), by_position, rtol=1e-9)
 
 
@@ -147,6 +150,23 @@ def test_ml_gcn_on_given_features(scene: Path, tmp_path: Path) -> None:
     head = load(run.folder).head
     assert isinstance(head, GraphClassifier)
     assert not torch.equal(head.graph, torch.eye(4))
+
+
+def test_ml_gcn_learns_how_frequent_a_class_is() -> None:
+    """Also from features with a mean of 0, such as principal components."""
+    labels = torch.ones(200, 2)
+    labels[:, 0] = torch.where(torch.arange(200) % 10 == 0, 1.0, -1.0)  # present in a tenth
+    torch.manual_seed(0)
+    maps = torch.randn(200, 6, 1, 1)
+    maps -= maps.mean(dim=0)
+    head = GraphClassifier(6, 2, width=2, hidden=4, pool="mean")
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.05)
+    for _ in range(150):
+        optimizer.zero_grad()
+        losses.batch_bce(head(maps), labels).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    shares = torch.sigmoid(head(maps)).mean(dim=0).tolist()
+    assert shares == pytest.approx([0.1, 1.0], abs=0.03)
 
 
 def test_features_of_classes_by_hand() -> None:

@@ -31,7 +31,8 @@ class GraphConvolution(InformsHead, OnLogits):
         width, vectors: see ``wsabie``. Authors' code: 300, word vectors.
         hidden: width between the two graph convolutions. Authors' code: 1024.
         threshold: a class is linked to another if at least this share of its images has the other.
-            Authors' code: 0.4.
+            Unknown labels count as absent here, so few known labels leave few links. Authors' code:
+            0.4.
         linked: weight of all linked classes together, 1 - linked of the class itself. Authors'
             code: 0.2.
         pool: how features are pooled, ``max`` or ``mean``. With ``mean`` it also trains on features

@@ -21,7 +21,9 @@ class GraphClassifier(Informed):
     """Pooled features times classifiers, which two graph convolutions compute of class vectors [1].
 
     With class vectors Z [C, width] and the graph A [C, C] the classifiers are
-    A LeakyReLU(A Z W1) W2, [C, D]. There are no biases.
+    A LeakyReLU(A Z W1) W2, [C, D]. The convolutions have no biases, as in [1], but each class has
+    one. In [1] features are never negative, and their sum does the work of a bias. Principal
+    components and given vectors have a mean of about 0: without a bias, all logits would too.
 
     Args:
         features: D, channels of the feature map.
@@ -38,6 +40,7 @@ class GraphClassifier(Informed):
         self.pool = pool
         self.first = nn.Parameter(_uniform(width, hidden))
         self.second = nn.Parameter(_uniform(hidden, features))
+        self.bias = nn.Parameter(torch.zeros(classes))
 
     @property
     def needs_maps(self) -> bool:
@@ -52,11 +55,11 @@ class GraphClassifier(Informed):
     def forward(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to logits [B, C]."""
         pooled = maps.amax(dim=(2, 3)) if self.pool == "max" else maps.mean(dim=(2, 3))
-        return pooled @ self.classifiers().T
+        return pooled @ self.classifiers().T + self.bias
 
     def class_maps(self, maps: Tensor) -> Tensor:
-        """Feature maps [B, D, H, W] to the products with the classifiers [B, C, H, W]."""
-        return conv2d(maps, self.classifiers()[:, :, None, None])
+        """Feature maps [B, D, H, W] to the logits at each position [B, C, H, W]."""
+        return conv2d(maps, self.classifiers()[:, :, None, None], self.bias)
 
 
 def _uniform(rows: int, columns: int) -> Tensor:

@@ -79,7 +79,9 @@ function markClass() {
 
 function stepClass(by) {
   const at = names.indexOf(state.className) + by;
-  if (at >= 0 && at < names.length) location.hash = hashOf("board", names[at]);
+  if (at < 0 || at >= names.length) return;
+  state.className = names[at]; // at once: the next press may come before the page has changed
+  location.hash = hashOf("board", names[at]);
 }
 
 async function addClass() {

@@ -251,6 +251,18 @@ def test_random_labels_are_blind_until_they_are_answered(desk: Desk) -> None:
     assert 0 < verdict.inclusion <= 1  # type: ignore[operator]
 
 
+def test_a_verdict_on_a_label_that_was_shown_with_its_score_is_no_random_one(desk: Desk) -> None:
+    """Another reviewer's page, or an earlier one, may show the score of a label drawn since."""
+    row = next(cell.row for cell in desk.board("red", "doubtful", 12, random=4) if cell.blind)
+    seen = desk.judge("with-its-score", "Bob", [(row, "red", Value.PRESENT)], {(row, "red")})
+    assert seen.cells[0].blind  # it still waits
+    assert audit_of(desk).waits(row)
+    assert desk.standings.entries("red", desk.images[row])[0].verdict.asked == Asked.CHOSEN
+    desk.judge("by-the-picture", "Bob", [(row, "red", Value.PRESENT)])
+    assert not audit_of(desk).waits(row)
+    assert row not in desk.training("red").rows
+
+
 def test_draws_are_random_within_strata_and_recorded_with_their_probabilities(desk: Desk) -> None:
     for number in range(6):
         cells = desk.board("red", "doubtful", 6, random=6)

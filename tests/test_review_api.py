@@ -186,6 +186,20 @@ def test_a_verdict_is_kept_and_undone(client: TestClient) -> None:
     assert nothing["undone"] is False
 
 
+def test_a_verdict_on_a_label_shown_with_its_score_tests_nothing(
+    client: TestClient, session: Session
+) -> None:
+    board = client.post("/api/board", json={"name": "red", "size": 6, "random": 2}).json()
+    row = next(cell["row"] for cell in board["cells"] if cell["blind"])
+    for number, scored in enumerate((True, False)):
+        body = act(row, 1, f"an-act-{number}")
+        body["verdicts"][0]["scored"] = scored
+        cell = client.post("/api/acts", json=body).json()["cells"][0]
+        assert cell["blind"] is scored
+    entries = session.desk.standings.entries("red", session.desk.images[row])
+    assert [one.verdict.asked for one in entries] == ["chosen", "random"]
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -291,6 +291,59 @@ def test_pages_fit_a_small_window_and_work_without_a_mouse(
 
 
 @needs_browser
+def test_pages_that_are_not_shown_follow_what_happens(
+    serve: Callable[..., Server], visit: Callable[[Server], Any]
+) -> None:
+    """Undo, quick changes of the order, two presses of Enter, and the numbers of classes."""
+    page = visit(serve())
+    page.set_viewport_size({"width": 700, "height": 450})  # few labels on a page
+    page.uncheck("#random")
+    for key in "]]]":  # to a class of the run with enough unknown labels
+        page.keyboard.press(key)
+    until(page, "document.querySelector('h1').textContent === 'striped-star'")
+    page.select_option("#order", "likely")
+    page.select_option("#order", "doubtful")  # before the first answer is here
+    until(page, "document.querySelector('.info').textContent.startsWith('Page 1')")
+    shown = "[...document.querySelectorAll('.tile')].map(tile => tile.dataset.row)"
+    page.keyboard.press("1")
+    saved(page)
+    count = "document.querySelector('.class[aria-selected=true] small').textContent.includes('1 ✓')"
+    until(page, count)
+    first = page.evaluate(shown)
+    press = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
+    page.evaluate(f"[{press}, {press}].forEach(one => document.body.dispatchEvent(one))")
+    until(page, "document.querySelector('.info').textContent.startsWith('Page 2')")
+    assert not set(first) & set(page.evaluate(shown))
+    page.keyboard.press("u")  # what is undone stands on the page before
+    page.wait_for_selector("text=Undone:")
+    until(page, f"!{count}")
+    page.keyboard.press("b")
+    until(page, f"rows => {shown}.join() === rows", ",".join(first))
+    assert page.locator(".tile.present").count() == 0
+    assert page.locator(".toast.error").count() == 0
+
+
+@needs_browser
+def test_controls_work_with_keys_and_do_not_take_them_after_a_click(
+    serve: Callable[..., Server], visit: Callable[[Server], Any]
+) -> None:
+    server = serve()
+    page = visit(server)
+    page.focus("#random")
+    page.keyboard.press("Space")
+    assert not page.is_checked("#random")
+    assert server.rows("SELECT COUNT(*) FROM acts") == [(0,)]
+    page.click("#undo")
+    page.keyboard.press("Space")  # skips a label; it is no second click
+    in_journal(server, 1)
+    keys = "document.getElementById('keys')"
+    assert page.evaluate(f"{keys}.scrollWidth <= {keys}.clientWidth")  # no key is cut off
+    page.keyboard.press("F4")
+    page.wait_for_selector("table")
+    page.keyboard.press("F3")
+
+
+@needs_browser
 def test_a_heat_map_on_a_key(serve: Callable[..., Server], visit: Callable[[Server], Any]) -> None:
     page = visit(serve())
     page.uncheck("#random")

@@ -148,6 +148,10 @@ def still_needed(sampled: Sampled, precision: float) -> NDArray[np.int64]:
     """[...] further right answers, spread in proportion to the strata, that show the precision.
 
     It is -1 if even all the other cells would not be enough.
+
+    >>> nothing = [[0], [0], [0], [0]]
+    >>> still_needed(Sampled.of([[100_000], [500], [200], [6]], nothing, nothing), 0.95).tolist()
+    [71, 63, 54, 6]
     """
     left = (sampled.size - sampled.drawn).sum(axis=-1)
 

@@ -178,7 +178,7 @@ class Desk(JudgedLabels):
         labels = self.training(name)
         present, absent = int(labels.present.sum()), int((~labels.present).sum())
         lacks = [
-            f"{_TO_TEST - number} more {word} ones"
+            f"{_TO_TEST - number} more {word} {'one' if _TO_TEST - number == 1 else 'ones'}"
             for number, word in ((present, "present"), (absent, "absent"))
             if number < _TO_TEST
         ]

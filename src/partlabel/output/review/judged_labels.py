@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,16 +124,27 @@ class JudgedLabels(ReviewLabels):
         with self.lock:
             return [self.cell(name, row) for row in rows]
 
-    def judge(self, id: str, reviewer: str, verdicts: Sequence[tuple[int, str, Value]]) -> Judged:
+    def judge(
+        self,
+        id: str,
+        reviewer: str,
+        verdicts: Sequence[tuple[int, str, Value]],
+        scored: Collection[tuple[int, str]] = (),
+    ) -> Judged:
         """Keep verdicts (row, class, value); they are on disk when this returns.
 
         Args:
             id: made by the page. Verdicts that come again under the same id count once.
+            scored: labels (row, class) that the reviewer saw with their scores. A verdict on one of
+                these is chosen; if the label was drawn at random, it still waits for an answer.
         """
         with self.lock:
             done = self.standings.act(id)
             if done is None:
-                full = tuple(self._verdict(*verdict) for verdict in verdicts)
+                full = tuple(
+                    self._verdict(row, name, value, blindly=(row, name) not in scored)
+                    for row, name, value in verdicts
+                )
                 act = Act(id, reviewer, time.time(), full)
                 number = self.journal.add(act)
                 assert number is not None  # one server at a time has the journal
@@ -177,11 +188,11 @@ class JudgedLabels(ReviewLabels):
     def _cells_of(self, act: Act) -> list[CellView]:
         return [self.cell(one.name, self.row_of[one.image]) for one in act.verdicts]
 
-    def _verdict(self, row: int, name: str, value: Value) -> Verdict:
-        """A verdict with what the model says; it is random if the label waits as such."""
+    def _verdict(self, row: int, name: str, value: Value, *, blindly: bool) -> Verdict:
+        """A verdict with what the model says; random if it is blind, on a label that waits."""
         image, column = self.image(row), self.column(name)
         in_run = column < len(self.opinions.scores)
-        draw = self.random.draw_of(name, row)
+        draw = self.random.draw_of(name, row) if blindly else None
         return Verdict(
             image,
             name,

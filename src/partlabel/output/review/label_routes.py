@@ -102,7 +102,8 @@ def add_boards(app: FastAPI, session: Session) -> None:
         """Keep verdicts; the answer comes when they are on disk."""
         verdicts = {(one.row, one.name): Value(one.value) for one in request.verdicts}
         triples = [(row, name, value) for (row, name), value in verdicts.items()]
-        judged = session.desk.judge(request.id, request.reviewer, triples)
+        scored = {(one.row, one.name) for one in request.verdicts if one.scored}
+        judged = session.desk.judge(request.id, request.reviewer, triples, scored)
         session.notice()
         return messages.ActAnswer(
             number=judged.number, repeated=judged.repeated, cells=judged.cells

@@ -45,11 +45,17 @@ class Request(BaseModel):
 
 
 class AskedCell(Request):
-    """A verdict on one label: 1 present, -1 absent, 0 unknown, 2 skipped."""
+    """A verdict on one label: 1 present, -1 absent, 0 unknown, 2 skipped.
+
+    Args:
+        scored: whether the page showed it with its score. It is then no random verdict, also if
+            the label was drawn at random meanwhile.
+    """
 
     row: Row
     name: Name
     value: Value
+    scored: bool = False
 
 
 class ActRequest(Request):

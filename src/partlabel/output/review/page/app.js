@@ -5,7 +5,7 @@ import { Board } from "./board.js";
 import { $, ask, fill, h, number, toast } from "./dom.js";
 import { PicturePage } from "./picture.js";
 import { ProgressPage } from "./progress.js";
-import { setReviewer, start, state, undo } from "./state.js";
+import { listen, setReviewer, start, state, undo } from "./state.js";
 import { SuspectsPage } from "./suspects.js";
 
 const PAGES = { board: ["Board", Board], picture: ["Picture", PicturePage], suspects: ["Suspects", SuspectsPage], progress: ["Progress", ProgressPage] };
@@ -25,7 +25,6 @@ async function show() {
   const options = {
     openPicture: (row) => (location.hash = hashOf("picture", row)),
     openBoard: (name) => { state.className = name; location.hash = hashOf("board", name); },
-    refreshClasses,
     go: (row) => (location.hash = hashOf("picture", row)),
     row: Number(detail) || 0,
   };
@@ -46,19 +45,23 @@ function drawTabs() {
 }
 
 async function drawClasses() {
-  const filter = h("input", { type: "search", id: "class-filter", placeholder: "filter classes ( / )", "aria-label": "Filter classes", value: filterText, oninput: (event) => { filterText = event.target.value; refreshClasses(); } });
+  const filter = h("input", { type: "search", id: "class-filter", placeholder: "filter ( / )", "aria-label": "Filter classes", value: filterText, oninput: (event) => { filterText = event.target.value; refreshClasses(); } });
   fill($("side"), h("div", { class: "row" }, filter, h("button", { type: "button", id: "new-class", title: "Add a class (c)", onclick: addClass }, "+ New")), h("div", { id: "classes", role: "listbox", "aria-label": "Classes" }), h("p", { id: "more", class: "quiet" }));
   await refreshClasses();
 }
 
 async function refreshClasses() {
+  const text = filterText;
   try {
-    const list = await get("/api/classes", { text: filterText, limit: 200 });
+    const list = await get("/api/classes", { text, limit: 200 });
+    if (text !== filterText) return; // more was typed meanwhile
     names = list.classes.map((one) => one.name);
     state.className ??= names[0] ?? null;
     const line = (one) =>
-      h("a", { href: hashOf("board", one.name), class: "class", role: "option", "data-name": one.name, title: one.name }, h("span", { class: "name" }, one.name), one.new ? h("span", { class: "mark new" }, "new") : null, h("small", { title: `${number(one.unknown)} unknown labels, ${number(one.verdicts)} verdicts` }, one.verdicts ? `${number(one.verdicts)} ✓` : "", one.suspects ? ` ${one.suspects} !` : ""));
+      h("a", { href: hashOf("board", one.name), class: "class", role: "option", "data-name": one.name, title: one.name }, h("span", { class: "name" }, one.name), one.new ? h("span", { class: "mark new" }, "new") : null, h("small", { title: `${number(one.unknown)} unknown labels, ${number(one.verdicts)} verdicts, ${number(one.suspects)} suspects` }, one.verdicts ? `${number(one.verdicts)} ✓` : "", one.suspects ? ` ${one.suspects} !` : ""));
+    const focused = $("classes").contains(document.activeElement) ? document.activeElement.dataset.name : null;
     fill($("classes"), list.classes.map(line));
+    for (const one of $("classes").children) if (one.dataset.name === focused) one.focus();
     $("more").textContent = list.total > list.classes.length ? `${number(list.classes.length)} of ${number(list.total)} classes; type to filter.` : "";
     markClass();
   } catch (error) {
@@ -76,7 +79,9 @@ function markClass() {
 
 function stepClass(by) {
   const at = names.indexOf(state.className) + by;
-  if (at >= 0 && at < names.length) location.hash = hashOf("board", names[at]);
+  if (at < 0 || at >= names.length) return;
+  state.className = names[at]; // at once: the next press may come before the page has changed
+  location.hash = hashOf("board", names[at]);
 }
 
 async function addClass() {
@@ -126,6 +131,7 @@ function showHelp() {
 }
 
 function onKey(event) {
+  if (event.target.type === "checkbox" && event.key === " ") return;
   const inField = event.target.matches("input, select, textarea") && event.target.type !== "checkbox";
   if ($("dialog").open) return;
   if (inField) {
@@ -162,8 +168,24 @@ async function begin() {
   await drawClasses();
   window.addEventListener("hashchange", show);
   document.addEventListener("keydown", onKey);
+  document.addEventListener("click", release);
+  listen(renewClasses);
   await show();
   document.body.dataset.ready = "yes";
+}
+
+// The numbers in the list of classes follow verdicts that are kept, not those that wait.
+let renewal = null;
+function renewClasses(cells) {
+  if (cells.every((cell) => cell.waiting)) return;
+  clearTimeout(renewal);
+  renewal = setTimeout(refreshClasses, 250);
+}
+
+// A button that was clicked must not take the next space or Enter for another click.
+function release(event) {
+  const button = event.target.closest?.("button");
+  if (event.detail && button && button === document.activeElement) button.blur();
 }
 
 function failed(error) {

@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { fill, h, plural, toast } from "./dom.js";
-import { ABSENT, judge, listen, PRESENT, SKIPPED, state } from "./state.js";
+import { ABSENT, announceDrawn, judge, keyOf, listen, PRESENT, SKIPPED, state } from "./state.js";
 import { Tiles } from "./tiles.js";
 
 const ORDERS = {
@@ -11,19 +11,26 @@ const ORDERS = {
   likely: "Most likely present first",
   filled: "Filled in by the model",
   suspects: "Suspects",
-  similar: "Similar to the examples",
-  search: "Search pictures by name",
+  similar: "Similar to examples",
+  search: "Search by name",
 };
 const ONE_RANDOM_IN = 6;
 
 const settings = { order: null, random: true }; // stay when the class changes; null: the first order
 const remembered = new Map(); // the pages of each class and order, so that one can go back
 
+// Pages that are not on screen change too: by an undo, by another reviewer, by a random draw.
+listen((changed) => {
+  const byKey = new Map(changed.map((cell) => [keyOf(cell), cell]));
+  for (const { list } of remembered.values()) {
+    for (const { cells } of list) cells.forEach((cell, index) => (cells[index] = byKey.get(keyOf(cell)) || cell));
+  }
+});
+
 export class Board {
-  constructor(main, { openPicture, refreshClasses }) {
+  constructor(main, { openPicture }) {
     this.main = main;
     this.name = state.className;
-    this.refreshClasses = refreshClasses;
     this.tiles = new Tiles({ onOpen: (cell) => openPicture(cell.row) });
     this.openPicture = openPicture;
     this.order = settings.order || state.status.orders[0];
@@ -47,7 +54,7 @@ export class Board {
 
   get pages() {
     const key = JSON.stringify([this.name, this.order, this.examples, this.text]);
-    if (!remembered.has(key)) remembered.set(key, { list: [], at: -1, seen: [] });
+    if (!remembered.has(key)) remembered.set(key, { list: [], at: -1, seen: [], asking: null });
     return remembered.get(key);
   }
 
@@ -58,7 +65,7 @@ export class Board {
       { id: "order", "aria-label": "Order", onchange: (event) => this.setOrder(event.target.value) },
       orders.map((one) => h("option", { value: one, selected: one === this.order }, ORDERS[one] || one)),
     );
-    const box = h("input", { type: "checkbox", id: "random", checked: settings.random, onchange: (event) => (settings.random = event.target.checked) });
+    const box = h("input", { type: "checkbox", id: "random", checked: settings.random, onchange: (event) => { settings.random = event.target.checked; event.target.blur(); } });
     const search = h("input", {
       type: "search",
       id: "search",
@@ -119,6 +126,16 @@ export class Board {
   async next() {
     const pages = this.pages;
     if (pages.at < pages.list.length - 1) return this.showPage(pages.at + 1);
+    pages.asking ??= this.ask(pages); // Enter pressed twice gets one page
+    const board = await pages.asking;
+    if (!board || this.closed || pages !== this.pages) return; // another class or order was chosen meanwhile
+    this.until = board.until_learned;
+    this.fits = board.fits;
+    if (board.cells.length) this.showPage(pages.list.length - 1);
+    else this.empty();
+  }
+
+  async ask(pages) {
     const size = this.size();
     const request = {
       name: this.name,
@@ -135,14 +152,17 @@ export class Board {
         request.rows = found.images.map((one) => one.row).filter((row) => !shown.has(row)).slice(0, size);
       }
       const board = await post("/api/board", request);
-      this.until = board.until_learned;
-      this.fits = board.fits;
-      if (!board.cells.length) return this.closed ? undefined : this.empty();
-      pages.seen.push(...board.cells.map((cell) => cell.row));
-      pages.list.push({ cells: board.cells, cursor: 0 });
-      if (!this.closed) this.showPage(pages.list.length - 1);
+      announceDrawn(board.cells);
+      if (board.cells.length) {
+        pages.seen.push(...board.cells.map((cell) => cell.row));
+        pages.list.push({ cells: board.cells, cursor: 0 });
+      }
+      return board;
     } catch (error) {
       toast(error.message, "error");
+      return null;
+    } finally {
+      pages.asking = null;
     }
   }
 
@@ -179,7 +199,7 @@ export class Board {
     const pages = this.pages;
     const open = cells.filter((cell) => cell.source !== "reviewer" && !cell.waiting).length;
     const blind = cells.filter((cell) => cell.blind).length;
-    const renewed = state.fits > this.fits;
+    const renewed = state.fits > this.fits && !["similar", "search"].includes(this.order);
     fill(
       this.info,
       h("span", {}, `Page ${pages.at + 1} · ${open ? `${open} of ${plural(cells.length, "label")} open` : "all answered"}`),
@@ -205,7 +225,6 @@ export class Board {
     const range = this.tiles.range;
     judge(range, () => value);
     this.tiles.advance();
-    this.refreshClasses();
   }
 
   restAbsent() {
@@ -214,7 +233,6 @@ export class Board {
     judge(open, () => ABSENT);
     if (open.length < rest.length) toast("Random labels are left: each needs an answer of its own.");
     this.tiles.advance();
-    this.refreshClasses();
   }
 
   async searchByFile(file) {
@@ -250,7 +268,7 @@ export class Board {
         this.tiles.cursor = 0;
         this.tiles.select(this.tiles.cells.length - 1, true);
         return true;
-      case "h": this.tiles.toggleHeat((message) => toast(message)); return true;
+      case "h": this.tiles.toggleHeat(toast); return true;
       case "s": if (this.tiles.current) this.setOrder("similar", [this.tiles.current.row]); return true;
       case "p": if (this.tiles.current) this.openPicture(this.tiles.current.row); return true;
       case "Escape": this.tiles.select(this.tiles.cursor, false); return true;

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { fill, h, number, toast } from "./dom.js";
 import { ABSENT, judge, keyOf, listen, PRESENT, SKIPPED, state, UNKNOWN } from "./state.js";
-import { guaranteeText, scoreText, sourceText, stateOf } from "./tiles.js";
+import { guaranteeText, SLOW_HEAT, scoreText, sourceText, stateOf } from "./tiles.js";
 
 export class PicturePage {
   constructor(main, { go, row = 0 }) {
@@ -19,7 +19,7 @@ export class PicturePage {
     this.list = h("div", { class: "states", role: "listbox", "aria-label": "Classes of this picture" });
     this.title = h("h1", {});
     this.more = h("p", { class: "quiet" });
-    this.find = h("input", { type: "search", placeholder: "go to a picture by name", "aria-label": "Go to a picture", onchange: (event) => this.goTo(event.target.value) });
+    this.find = h("input", { type: "search", placeholder: "go to (part of a name)", "aria-label": "Go to a picture", onchange: (event) => this.goTo(event.target.value) });
     fill(
       main,
       h("div", { class: "tools" }, this.title, h("span", { class: "space" }), this.find, h("button", { type: "button", onclick: () => this.step(-1) }, "← Previous"), h("button", { type: "button", class: "main", onclick: () => this.step(1) }, "Next →")),
@@ -28,12 +28,16 @@ export class PicturePage {
   }
 
   close() {
+    clearTimeout(this.slow);
+    clearTimeout(this.timer);
     this.stop();
   }
 
   async open() {
     try {
-      const picture = await get(`/api/images/${this.row}`, { text: this.text });
+      const text = this.text;
+      const picture = await get(`/api/images/${this.row}`, { text });
+      if (text !== this.text) return; // more was typed meanwhile
       this.cells = picture.cells;
       this.cursor = Math.min(this.cursor, Math.max(this.cells.length - 1, 0));
       this.title.textContent = picture.image;
@@ -52,8 +56,10 @@ export class PicturePage {
       const picture = h("img", {
         src: address,
         alt: this.title.textContent,
+        onload: () => clearTimeout(this.slow),
         onerror: async () => {
           const answer = await fetch(address).then((response) => response.json()).catch(() => ({}));
+          clearTimeout(this.slow);
           if (this.heat) {
             this.heat = false;
             toast(answer.message || "There is no heat map here.");
@@ -61,6 +67,8 @@ export class PicturePage {
           } else fill(this.view, h("div", { class: "gone" }, answer.message || "This picture cannot be shown."));
         },
       });
+      clearTimeout(this.slow);
+      if (this.heat) this.slow = setTimeout(() => toast(SLOW_HEAT), 600);
       fill(this.view, picture);
     }
     fill(this.list, this.cells.map((one, index) => this.line(one, index)));

@@ -13,16 +13,21 @@ export class ProgressPage {
     this.text = "";
     this.start = 0;
     this.body = h("div", { class: "progress" });
-    const filter = h("input", { type: "search", id: "filter", placeholder: "filter classes ( / )", "aria-label": "Filter classes", oninput: (event) => { this.text = event.target.value; this.start = 0; this.open(); } });
+    const filter = h("input", { type: "search", id: "filter", placeholder: "filter classes ( / )", "aria-label": "Filter classes", oninput: (event) => { this.text = event.target.value; this.start = 0; clearTimeout(this.timer); this.timer = setTimeout(() => this.open(), 200); } });
     this.filter = filter;
     fill(main, h("div", { class: "tools" }, h("h1", {}, "Progress"), h("span", { class: "space" }), filter), this.body);
+    fill(this.body, h("p", { class: "quiet" }, "Counting …"));
   }
 
-  close() {}
+  close() {
+    clearTimeout(this.timer);
+  }
 
   async open() {
+    const asked = (this.asked = { text: this.text, start: this.start, limit: PAGE });
     try {
-      const progress = await get("/api/progress", { text: this.text, start: this.start, limit: PAGE });
+      const progress = await get("/api/progress", asked);
+      if (asked !== this.asked) return; // more was typed meanwhile
       this.total = progress.total;
       fill(this.body, this.cards(progress), this.table(progress), this.pager(), this.notes(progress));
     } catch (error) {

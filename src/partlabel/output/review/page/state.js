@@ -44,14 +44,23 @@ export function setReviewer(name) {
   localStorage.setItem("partlabel-reviewer", name);
 }
 
+// Labels of a new board that were drawn at random may stand on earlier pages, with their scores.
+export function announceDrawn(cells) {
+  const sent = new Set(state.queue.items.flatMap(({ body }) => body.verdicts || []).map(keyOf));
+  announce(cells.filter((cell) => cell.blind && !sent.has(keyOf(cell))));
+}
+
 // Several verdicts as one act. The labels show as waiting until the server has them on disk.
 export function judge(cells, valueOf) {
   const changed = cells.map((cell) => ({ ...cell, value: valueOf(cell), waiting: true }));
   if (!changed.length) return;
   announce(changed);
-  const verdicts = changed.map(({ row, name, value }) => ({ row, name, value }));
+  const verdicts = changed.map(({ row, name, value, blind }) => ({ row, name, value, scored: !blind }));
   const body = { id: newId(), reviewer: state.reviewer, verdicts };
-  state.queue.add("/api/acts", body, (answer) => announce(answer ? answer.cells : cells));
+  state.queue.add("/api/acts", body, (answer) => {
+    announce(answer ? answer.cells : cells);
+    if (answer?.cells.some((cell) => cell.blind)) toast("A label was drawn at random meanwhile: please answer it again, by the picture alone.");
+  });
 }
 
 export function undo() {

@@ -10,6 +10,7 @@ export class SuspectsPage {
     this.openPicture = openPicture;
     this.tiles = new Tiles({ onOpen: (cell) => openPicture(cell.row), caption: "name" });
     this.stop = listen((cells) => this.update(cells));
+    this.start = 0;
     this.info = h("div", { class: "info", "aria-live": "polite" });
     const act = (text, run, main = false) => h("button", { type: "button", class: main ? "main" : "", onclick: run }, text);
     fill(
@@ -35,7 +36,12 @@ export class SuspectsPage {
 
   async open() {
     try {
-      const list = await get("/api/suspects");
+      let list = await get("/api/suspects", { start: this.start });
+      if (this.start && !list.suspects.length) {
+        this.start = 0;
+        toast("That was the last page: from the beginning again.");
+        list = await get("/api/suspects");
+      }
       this.total = list.total;
       this.tiles.show([...list.conflicts, ...list.suspects]);
       this.conflicts = list.conflicts.length;
@@ -45,7 +51,9 @@ export class SuspectsPage {
     }
   }
 
+  // Those without a verdict stay in the list: go past them.
   next() {
+    this.start += this.tiles.cells.filter((cell) => cell.suspect && cell.source !== "reviewer").length;
     this.open();
   }
 

@@ -10,6 +10,9 @@ const STATES = {
   [SKIPPED]: ["skipped", "–", "skipped"],
 };
 
+// The first heat map loads the network.
+export const SLOW_HEAT = "The heat map is being made. The first one takes a few seconds …";
+
 export function stateOf(cell) {
   if (cell.conflict) return ["conflict", "!", "reviewers differ"];
   return STATES[cell.value];
@@ -192,8 +195,13 @@ export class Tiles {
       return;
     }
     const test = new Image();
-    test.onload = () => (picture.src = address);
+    const slow = setTimeout(() => onProblem(SLOW_HEAT), 600);
+    test.onload = () => {
+      clearTimeout(slow);
+      picture.src = address;
+    };
     test.onerror = async () => {
+      clearTimeout(slow);
       this.heat.delete(key);
       const answer = await fetch(address).then((response) => response.json()).catch(() => ({}));
       onProblem(answer.message || "There is no heat map of this label.");

@@ -83,7 +83,7 @@ def test_classifiers_by_hand(pool: Any) -> None:
     head = GraphClassifier(6, 3, width=4, hidden=5, pool=pool).double()
     vectors, graph = torch.randn(3, 4), torch.rand(3, 3)
     head.inform(vectors, graph)
-    torch.nn.init.normal_(head.bias)  # type: ignore[arg-type]
+    torch.nn.init.normal_(head.bias)
     n = numbers(head)
     z = vectors.double().numpy()
     np.testing.assert_allclose(

@@ -30,7 +30,7 @@ MAX_PIXELS = 100_000_000
 # Pillow has a limit of its own, with a warning that does not name the file. Ours takes its place.
 Image.MAX_IMAGE_PIXELS = None
 
-DECODING = 2
+DECODING = 3
 """To be raised when the same file gives other pixels, so that cached features are not mixed."""
 
 _thread = threading.local()  # its path is the image that the thread opened last
@@ -114,18 +114,3 @@ def max_pixels() -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
         raise InputError(f"PARTLABEL_MAX_PIXELS is '{text}'; set a whole number above 0")
     return int(text)
-
-
-def shrink(image: Image.Image, size: int) -> Image.Image:
-    """A much too large image, made smaller before other steps copy it.
-
-    A JPEG is decoded at a smaller size instead, which saves most of the time. What remains is at
-    least four times as large as needed: resizing it afterwards gives nearly the pixels that the
-    whole image would give, with differences of at most a few of 255 levels.
-    """
-    enough = 4 * size
-    image.draft("RGB", (enough, enough))
-    factor = min(image.size) // enough
-    if factor < 2 or image.mode not in ("L", "RGB", "RGBA", "CMYK", "YCbCr"):
-        return image
-    return image.reduce(factor)

@@ -8,18 +8,20 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from partlabel.base.errors import InputError, PartlabelError
 from partlabel.base.launch import on_this_computer
 from partlabel.images.batches import Inputs, Rows
-from partlabel.images.decoding import Picture, named_warnings, open_image, shrink
+from partlabel.images.decoding import Picture, named_warnings, open_image
 from partlabel.images.stored import ImageFile
+from partlabel.images.upright import upright
 from partlabel.images.views import view_of
 
 _FEW_IMAGES = 256
+_ENOUGH = 4  # times the size that is wanted: an image that is larger is made smaller first
 
 
 class BrokenPictureError(PartlabelError):
@@ -48,8 +50,8 @@ def _read_picture(
     """As :func:`read_picture`, also in a thread; the caller gives warnings their names."""
     try:
         with open_image(picture) as image:
-            upright = ImageOps.exif_transpose(shrink(image, size))
-            rgb = _to_rgb(upright).resize((size, size), _resampling(interpolation))
+            turned, box = upright(image, _ENOUGH * size)
+            rgb = _to_rgb(turned).resize((size, size), _resampling(interpolation), box)
     except InputError:  # of a setting, not of this image
         raise
     except Exception as error:  # decoders raise almost any exception for damaged files

@@ -17,6 +17,7 @@ SERVICE = Path(__file__).parent.parent / "docs" / "how-to" / "serve.py"
 def test_a_posted_jpeg_gets_the_scores_of_predict(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of a small image, and of one that ``predict`` decodes at a smaller size."""
     client: Any = pytest.importorskip("fastapi.testclient")
     pytest.importorskip("onnxruntime")
     run = partlabel.train(
@@ -32,17 +33,19 @@ def test_a_posted_jpeg_gets_the_scores_of_predict(
         size=64,
     )
     partlabel.export(run, tmp_path / "model.onnx", "onnx")
-    Image.open(scene / "images" / "000000.png").save(tmp_path / "photo.jpg", exif=_turned())
+    small = Image.open(scene / "images" / "000000.png")
+    small.save(tmp_path / "small.jpg", exif=_turned())
+    small.resize((1001, 803)).save(tmp_path / "large.jpg", exif=_turned())
     monkeypatch.chdir(tmp_path)
     service = client.TestClient(runpy.run_path(str(SERVICE))["app"])
-    answer = service.post("/", content=(tmp_path / "photo.jpg").read_bytes())
-    assert answer.status_code == 200
-    predicted = partlabel.predict(run, tmp_path / "photo.jpg")
-    scores = dict(zip(predicted.classes, predicted.cells.scores_or_nan().tolist(), strict=True))
-    assert {name: one["probability"] for name, one in answer.json().items()} == pytest.approx(
-        scores, abs=1e-3
-    )
-    assert {one["decision"] for one in answer.json().values()} <= {1, 0, -1}
+    for photo in (tmp_path / "small.jpg", tmp_path / "large.jpg"):
+        answer = service.post("/", content=photo.read_bytes())
+        assert answer.status_code == 200
+        predicted = partlabel.predict(run, photo)
+        scores = dict(zip(predicted.classes, predicted.cells.scores_or_nan().tolist(), strict=True))
+        given = {name: one["probability"] for name, one in answer.json().items()}
+        assert given == pytest.approx(scores, abs=1e-3)
+        assert {one["decision"] for one in answer.json().values()} <= {1, 0, -1}
     assert service.post("/", content=b"no image").status_code == 400
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_000)  # a service has the limit of Pillow
     for name in ("too-large.png", "for-ghostscript.eps"):

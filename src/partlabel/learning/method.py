@@ -60,6 +60,8 @@ class Stage:
         aside: for the first stage only. It trains a model that only serves the method: none of its
             epochs is kept, and the next stage starts from the initial weights again. The method's
             own parameters carry over.
+        by_class: each class keeps its own best epoch of this stage, or its weights from the stage
+            before if these are better. Needs a head with one row of weights per class.
     """
 
     epochs: int
@@ -69,6 +71,7 @@ class Stage:
     head_only: bool = False
     patience: int | None = None
     aside: bool = False
+    by_class: bool = False
 
 
 @dataclass(frozen=True)

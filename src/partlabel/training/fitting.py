@@ -14,7 +14,7 @@ from partlabel.images.stored import ImageFile
 from partlabel.labels import LabelTable
 from partlabel.learning.extensions import HasMembers
 from partlabel.learning.method import PSEUDO_LABELS
-from partlabel.learning.methods import Method
+from partlabel.learning.methods import Method, Stage
 from partlabel.learning.teachers import TeacherScores
 from partlabel.models import Backbone, Classifier, Reduction
 from partlabel.models.compilation import compile_backbone
@@ -185,7 +185,7 @@ def _fit(
     )
     progress = trainer.fit()
     run.write_log(progress.history)
-    _note_wasted_epochs(progress, len(trainer.stages), monitor)
+    _note_wasted_epochs(progress, trainer.stages, monitor)
     _write_outcome(run, record, trainer, progress, broken)
 
 
@@ -265,14 +265,15 @@ def _standardise(model: Classifier, scores: TeacherScores, training: LabelTable)
         model.head.standardise(torch.from_numpy(mean), torch.from_numpy(deviation), known)
 
 
-def _note_wasted_epochs(progress: Progress, stages: int, monitor: Monitor) -> None:
+def _note_wasted_epochs(progress: Progress, stages: list[Stage], monitor: Monitor) -> None:
     """Say so if later stages, or pseudo-labels, came after the epoch that is kept."""
     kept = progress.best_epoch + 1
     stage = next((line["stage"] for line in progress.history if line["epoch"] == kept), 0)
-    if 0 < stage < stages:
+    if 0 < stage < len(stages):
+        remedy = ". --keep best keeps the best of the last stage"
         monitor.note(
-            f"epoch {kept}, of stage {stage} of {stages}, was the best and is kept: what came "
-            "after had no effect on the model. --keep best keeps the best of the last stage"
+            f"epoch {kept}, of stage {stage} of {len(stages)}, was the best and is kept: what came "
+            f"after had no effect on the model{'' if stages[-1].by_class else remedy}"
         )
     rounds = [line["epoch"] for line in progress.history if PSEUDO_LABELS in line]
     if rounds and kept < rounds[0]:

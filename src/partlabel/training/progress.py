@@ -24,6 +24,7 @@ class Progress:
     best: float = -math.inf
     best_epoch: int = -1
     stage_best: float = -math.inf
+    class_best: list[float] = field(default_factory=list)  # [C] if classes keep their own epochs
     stale: int = 0  # epochs since the best one of this stage
     rate: float = 1.0  # factor on the learning rate after plateaus
     final_cost: float | None = None  # of the last epoch on all images at once

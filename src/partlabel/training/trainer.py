@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.base import processes
@@ -25,10 +26,11 @@ from partlabel.images.batches import Batch, Inputs, Rows
 from partlabel.images.views import seed_generator
 from partlabel.learning.extensions import FollowsStages, HasTeacher, LooksAhead
 from partlabel.learning.methods import Method, Stage
-from partlabel.metrics import evaluate_cells
+from partlabel.metrics import Evaluation, evaluate_cells
 from partlabel.models import Classifier
 from partlabel.models.prediction import Forward, Predictions, collect_known, iterate_logits
 from partlabel.training.checkpoint import load_state, save_state, stage_file
+from partlabel.training.class_rows import check_rows, take_rows
 from partlabel.training.devices import make_fabric
 from partlabel.training.ema import follow, make_teacher
 from partlabel.training.examples import Examples
@@ -84,6 +86,8 @@ class Trainer:
         self.shares = Shares()
         gather_outputs(model, self.shares)
         self.stages = method.stages(settings.epochs, settings.patience)
+        if any(stage.by_class for stage in self.stages):
+            check_rows(model.head)
         self.first_weights = model.trained_weights() if self.stages[0].aside else {}
         own = method.ema if isinstance(method, HasTeacher) else None
         self.ema = own if settings.ema is None else settings.ema
@@ -208,10 +212,12 @@ class Trainer:
         score, by_teacher = record["val_mAP"], False
         if record.get("ema_val_mAP", -math.inf) > score:
             score, by_teacher = record["ema_val_mAP"], True
+        kept = self.teacher if by_teacher and self.teacher is not None else self.model
+        if stage.by_class and self.settings.keep != "last":
+            self._keep_classes(kept)
         # without anything to validate on, the last epoch is kept
-        if score > progress.best or math.isnan(score) or self.settings.keep == "last":
+        elif score > progress.best or math.isnan(score) or self.settings.keep == "last":
             progress.best, progress.best_epoch = score, progress.epoch
-            kept = self.teacher if by_teacher and self.teacher is not None else self.model
             self.best_weights = kept.trained_weights()
         if score > progress.stage_best or math.isnan(score):
             progress.stage_best, progress.stale = score, 0
@@ -229,11 +235,23 @@ class Trainer:
             if progress.stage < len(self.stages):
                 self._change_stage(stage)
 
+    def _keep_classes(self, model: Classifier) -> None:
+        """Each class keeps the weights of this epoch if it is the class's best one."""
+        progress, scores = self.progress, self._class_scores(model)
+        better = scores > np.asarray(progress.class_best)
+        if better.any():
+            self.best_weights = take_rows(self.best_weights, model.trained_weights(), better)
+            progress.class_best = np.where(better, scores, progress.class_best).tolist()
+            progress.best = float(np.mean([best for best in progress.class_best if best >= 0]))
+            progress.best_epoch = progress.epoch
+
     def _change_stage(self, before: Stage) -> None:
         self.model.load_state_dict(self.best_weights, strict=False)
         if isinstance(self.method, FollowsStages):
             self.method.after_stage(self.progress.stage - 1, self._predict_training)
-        if self.settings.keep != "best-of-all" or before.aside:
+        if self._stage.by_class:
+            self.progress.class_best = self._class_scores(self.model).tolist()
+        elif self.settings.keep != "best-of-all" or before.aside:
             self.progress.best, self.progress.best_epoch = -math.inf, -1
         if before.aside:
             self.model.load_state_dict(self.first_weights, strict=False)
@@ -339,12 +357,20 @@ class Trainer:
         )
 
     def _validate(self, model: Classifier) -> float:
+        return processes.from_first(self._evaluate(model)["mAP"])
+
+    def _class_scores(self, model: Classifier) -> NDArray[np.float64]:
+        """[C] the average precision of each class on validation labels; -1 for one without both."""
+        scores = np.asarray(self._evaluate(model).per_class.AP)
+        return processes.from_first(np.nan_to_num(scores, nan=-1.0))
+
+    def _evaluate(self, model: Classifier) -> Evaluation:
         cells = collect_known(self.logits_of(model, self.val_set), self.val_set.table)
         if np.isnan(cells.scores).any():
             raise JobError(
                 f"the scores became NaN in epoch {self.progress.epoch + 1}; a smaller --lr helps"
             )
-        return processes.from_first(evaluate_cells(cells)["mAP"])
+        return evaluate_cells(cells)
 
     # -- checkpoints -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from partlabel.learning.methods.assume_negative import (
     WeightNorm2,
 )
 from partlabel.learning.methods.bce import Bce
+from partlabel.learning.methods.cft import CategoryFineTuning
 from partlabel.learning.methods.cnn_rnn import CnnRnn
 from partlabel.learning.methods.em import EntropyMaximization, EntropyMinimization
 from partlabel.learning.methods.em_apl import EmApl
@@ -75,6 +76,7 @@ METHODS: dict[str, type[Method]] = {
     "ll-ct": LargeLossCorrection,
     "ll-cp": PermanentCorrection,
     "gr": GeneralizedRobust,
+    "cft": CategoryFineTuning,
     "entmin": EntropyMinimization,
     "epr": ExpectedPositive,
     "role": Role,

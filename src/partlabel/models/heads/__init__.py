@@ -10,7 +10,7 @@ from partlabel.models.heads.decoupled import Decoupled
 from partlabel.models.heads.ensemble import Branch, Ensemble, merge_linear
 from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import GraphRefiner, Refined
-from partlabel.models.heads.head import HasClassMaps, Head, needs_maps
+from partlabel.models.heads.head import HasClassMaps, HasClassRows, Head, needs_maps
 from partlabel.models.heads.informed import Informed
 from partlabel.models.heads.linear import Linear
 from partlabel.models.heads.recurrent import RecurrentDecoder
@@ -28,6 +28,7 @@ __all__ = [
     "GraphClassifier",
     "GraphRefiner",
     "HasClassMaps",
+    "HasClassRows",
     "Head",
     "Informed",
     "LabelDecoder",

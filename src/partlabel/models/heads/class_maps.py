@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from partlabel.base.ranges import Dropout
 from partlabel.models.heads.evidence import WithEvidence
 from partlabel.models.heads.graph import Refined
-from partlabel.models.heads.head import HasClassMaps
+from partlabel.models.heads.head import HasClassMaps, HasClassRows
 
 
-class MapHead(HasClassMaps):
+class MapHead(HasClassMaps, HasClassRows):
     """A layer that computes one map per class. Subclasses define how a map becomes a logit.
 
     Args:

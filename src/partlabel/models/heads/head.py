@@ -25,6 +25,10 @@ class HasClassMaps(Head, ABC):
         """Feature maps [B, D, H, W] to class maps [B, C, H, W]."""
 
 
+class HasClassRows(Head):
+    """A head in which each weight has one row per class, so that classes can be trained apart."""
+
+
 def needs_maps(head: nn.Module) -> bool:
     """Whether a head must get whole maps; see :class:`Head`.
 

@@ -4,11 +4,11 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from partlabel.base.ranges import Dropout, Power
-from partlabel.models.heads.head import HasClassMaps
+from partlabel.models.heads.head import HasClassMaps, HasClassRows
 from partlabel.models.powers import power_gain, signed_power
 
 
-class Linear(HasClassMaps):
+class Linear(HasClassMaps, HasClassRows):
     """Global average pooling, then a linear layer.
 
     Args:

@@ -155,7 +155,7 @@ def test_the_first_stage_is_that_of_the_base() -> None:
         method = CategoryFineTuning(base=base)
         table = make_table()
         rows = np.arange(TRAIN), np.arange(TRAIN, TRAIN + VAL)
-        method.prepare(Task(*map(table.subset, rows), 3))
+        method.prepare(Task(table.subset(rows[0]), table.subset(rows[1]), 3))
         assert method.figures().keys() >= method.base.figures().keys()
         assert method.is_settled(0) == method.base.is_settled(0)
 

@@ -110,7 +110,7 @@ def test_an_onnx_file_gives_what_predict_gives(run: Run, scene: Path, home: Path
 def test_raw_pixels_of_jpegs_agree_with_predict(
     size: tuple[int, int], run: Run, scene: Path, home: Path, tmp_path: Path
 ) -> None:
-    """The largest is decoded by predict at a quarter of its size, the others as they are."""
+    """Also of an image that is much larger than the run's."""
     if not (home / "model.onnx").is_file():
         partlabel.export(run, home / "model.onnx", "onnx")
     if not (home / "model.pt2").is_file():

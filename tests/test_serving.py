@@ -17,7 +17,7 @@ SERVICE = Path(__file__).parent.parent / "docs" / "how-to" / "serve.py"
 def test_a_posted_jpeg_gets_the_scores_of_predict(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a small image, and of one that ``predict`` decodes at a smaller size."""
+    """Of a small image, and of one that is much larger than the run's."""
     client: Any = pytest.importorskip("fastapi.testclient")
     pytest.importorskip("onnxruntime")
     run = partlabel.train(

@@ -30,7 +30,7 @@ MAX_PIXELS = 100_000_000
 # Pillow has a limit of its own, with a warning that does not name the file. Ours takes its place.
 Image.MAX_IMAGE_PIXELS = None
 
-DECODING = 3
+DECODING = 4
 """To be raised when the same file gives other pixels, so that cached features are not mixed."""
 
 _thread = threading.local()  # its path is the image that the thread opened last

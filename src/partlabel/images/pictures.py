@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
@@ -17,11 +17,9 @@ from partlabel.base.launch import on_this_computer
 from partlabel.images.batches import Inputs, Rows
 from partlabel.images.decoding import Picture, named_warnings, open_image
 from partlabel.images.stored import ImageFile
-from partlabel.images.upright import upright
 from partlabel.images.views import view_of
 
 _FEW_IMAGES = 256
-_ENOUGH = 4  # times the size that is wanted: an image that is larger is made smaller first
 
 
 class BrokenPictureError(PartlabelError):
@@ -34,7 +32,9 @@ def read_picture(
     """Decode an image as upright RGB [3, size, size] in uint8, resized to a square.
 
     The aspect ratio is not kept, and nothing is cropped. Transparent pixels become white, 16-bit
-    images keep their upper 8 bits, and an animation gives its first frame.
+    images keep their upper 8 bits, and an animation gives its first frame. A large JPEG is decoded
+    whole: at a smaller size it would take half the time, but other programs, which decode it whole,
+    would get other scores from an exported model.
 
     Args:
         picture: where it is stored, its content, or pixels.
@@ -50,8 +50,8 @@ def _read_picture(
     """As :func:`read_picture`, also in a thread; the caller gives warnings their names."""
     try:
         with open_image(picture) as image:
-            turned, box = upright(image, _ENOUGH * size)
-            rgb = _to_rgb(turned).resize((size, size), _resampling(interpolation), box)
+            upright = ImageOps.exif_transpose(image)
+            rgb = _to_rgb(upright).resize((size, size), _resampling(interpolation))
     except InputError:  # of a setting, not of this image
         raise
     except Exception as error:  # decoders raise almost any exception for damaged files

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +21,7 @@ from partlabel.base.process_words import Words
 from partlabel.cli import main
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.sharing import treats_images_alone
-from torchrun import TESTS, launch
+from torchrun import TESTS, environment, launch
 
 FEW = ["bce", "lac", "role", "imcl", "em-apl by lbfgs", "dropout", "end to end, two views"]
 
@@ -226,6 +228,25 @@ def test_who_gave_up_waiting_is_not_the_one_that_is_silent() -> None:
     second.of_others(timed_out=True, patience=0.1)
     first.of_others(timed_out=True, patience=0.1)
     assert first.silent() == [2]
+
+
+def test_a_heartbeat_does_not_abort_a_process_that_ends() -> None:
+    """Python ends threads that are in C++ just then, and with them the process."""
+    script = """
+import os, socket, time
+with socket.socket() as free:
+    free.bind(("localhost", 0))
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1])}
+from partlabel.base import process_meeting, process_words
+process_words._BEAT = 0
+store = process_meeting.connect(5, hosts=True)
+words = [process_words.Words.open(str(number), 0, 1) for number in range(16)]
+time.sleep(0.2)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_tasks_are_taken_once() -> None:

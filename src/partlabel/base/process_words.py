@@ -4,6 +4,7 @@ They go through the key-value store that ``torchrun`` keeps outside of the proce
 fails says why, and the first one can then show it.
 """
 
+import atexit
 import json
 import socket
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from partlabel.base.process_meeting import connect
@@ -21,6 +22,7 @@ _END = 20.0  # seconds that a process waits for the first one to show its error
 _EXIT = 5.0  # seconds that a process takes to end
 _POLL = 0.1
 _STORE_TIMEOUT = 5.0  # seconds after which a store counts as out of reach
+_BEAT = 1.0  # seconds between two heartbeats
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Words:
     meetings: int = 0
     queues: int = 0
     is_lost: bool = False  # whether the store does not answer any more
+    ended: Event = field(default_factory=Event)
 
     @classmethod
     def open(cls, meeting: str, rank: int, size: int) -> "Words":
@@ -57,7 +60,15 @@ class Words:
 
         store = PrefixStore(f"partlabel-{meeting}", connect(_STORE_TIMEOUT))
         words = cls(store, rank, size, socket.gethostname())
-        Thread(target=words._beat, daemon=True).start()
+        heart = Thread(target=words._beat, daemon=True)
+        heart.start()
+
+        def stop() -> None:
+            words.ended.set()
+            heart.join(_STORE_TIMEOUT)
+
+        # a thread that asks the store while Python ends would abort the whole process
+        atexit.register(stop)
         return words
 
     def say(self, code: int, message: str) -> None:
@@ -153,7 +164,8 @@ class Words:
         while not self.is_lost:
             with suppress(RuntimeError):
                 self.store.add(f"beat/{self.rank}", 1)
-            time.sleep(1)
+            if self.ended.wait(_BEAT):
+                return
 
     def new_queue(self) -> int:
         """A queue that no process has used yet; all processes must ask for it."""

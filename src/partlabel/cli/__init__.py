@@ -3,6 +3,7 @@
 A command imports what it needs when it runs, so that ``--help`` and errors in a call are fast.
 """
 
+import gc
 import io
 import os
 import signal
@@ -32,6 +33,9 @@ from partlabel.cli import (
 )
 from partlabel.cli.torchrun import is_shared, together_or_alone, write_to_log
 from partlabel.version import VERSION
+
+# new objects, after which Python looks for garbage; with its 700, imports are searched many times
+_COLLECT_AFTER = 10_000
 
 app = typer.Typer(
     name="partlabel",
@@ -86,6 +90,7 @@ def _stop(number: int, frame: Any) -> None:
 
 def run() -> None:
     """Run the command of the shell's command line."""
+    gc.set_threshold(_COLLECT_AFTER)
     for number in STOPPING[1:]:  # Python turns the first, Ctrl-C, into an exception itself
         signal.signal(number, _stop)
     for stream in (sys.stdout, sys.stderr):
@@ -97,6 +102,7 @@ def run() -> None:
         write_to_log()
     code = main()
     processes.end(code)
+    gc.freeze()  # else Python looks through all objects of torch once more before it ends
     sys.exit(code)
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csgraph
 
 Rows = NDArray[np.int64]
 
@@ -35,6 +34,8 @@ class Groups:
     @classmethod
     def of_pairs(cls, images: int, pairs: Rows) -> "Groups":
         """The groups that pairs [m, 2] of rows make, directly or through others."""
+        from scipy.sparse import csgraph  # takes a while to import
+
         ones = np.ones(len(pairs), dtype=np.int8)
         graph = sparse.coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(images, images))
         _, component = csgraph.connected_components(graph, directed=False)

@@ -139,7 +139,7 @@ def train_on(labels: LabelTable, args: Any, folder: str, seed: int) -> Run:
 def run_scenario(name: str, full: LabelTable, args: Any) -> list[str]:
     """Hide, train, complete and compare, in several draws."""
     tally, scenario = Tally(), SCENARIOS[name]
-    for seed in range(args.draws):
+    for seed in range(args.first, args.first + args.draws):
         labels = scenario.hide(full, seed)
         with tempfile.TemporaryDirectory() as folder:
             run = train_on(labels, args, folder, seed)
@@ -154,7 +154,7 @@ def run_scenario(name: str, full: LabelTable, args: Any) -> list[str]:
 def count_suspects(full: LabelTable, difficult: Path | None, args: Any) -> list[int]:
     """How many of the first 100 suspects are labels that were flipped, per draw."""
     hits = []
-    for seed in range(args.draws):
+    for seed in range(args.first, args.first + args.draws):
         labels = simulate.partial(full, 0.3, seed).dense()
         if difficult is not None:
             for line in difficult.read_text().splitlines()[1:]:
@@ -185,6 +185,7 @@ def main() -> None:
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--split", default="train")
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first draw")
     parser.add_argument("--method", default="auto")
     parser.add_argument("--budget", default="small")
     parser.add_argument("--only", nargs="*", default=[*SCENARIOS, "suspects"])

@@ -23,7 +23,7 @@ from partlabel.models import Backbone
 from partlabel.models.features import cached_maps
 from partlabel.training.train import train
 
-IMAGES, SIZE, ROUNDS, WANTED = 320, 224, 3, 1.6  # ten batches
+IMAGES, SIZE, ROUNDS, WANTED = 640, 224, 3, 1.6  # twenty batches
 
 
 def work(folder: Path, out: Path) -> None:
@@ -33,10 +33,15 @@ def work(folder: Path, out: Path) -> None:
     keep_freed_memory()
     paths = sorted((folder / "images").iterdir())
     backbone = Backbone("tf_efficientnet_lite0", "imagenet", "all", SIZE)
+
+    def compute(some: list[Path], cache: Path) -> None:
+        cached_maps(backbone, Pictures([path.name for path in some], some, SIZE, 0), cache)
+
     with processes.together():
+        compute(paths[:64], out / "first")  # the first batches wait for memory
         processes.wait_for_all()
         start = time.perf_counter()
-        cached_maps(backbone, Pictures([path.name for path in paths], paths, SIZE, 0), out)
+        compute(paths, out)
         features = len(paths) / (time.perf_counter() - start)
     settings: dict[str, Any] = {
         "method": "bce",

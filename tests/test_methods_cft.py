@@ -18,7 +18,7 @@ from partlabel.learning.methods.cft import BASES, CategoryFineTuning, known_cost
 from partlabel.models import Classifier
 from partlabel.models.features.embeddings import GivenFeatures
 from partlabel.training.arguments import make_settings
-from partlabel.training.class_rows import check_rows, take_rows
+from partlabel.training.best_epoch import check_rows, take_rows
 from partlabel.training.devices import make_fabric
 from partlabel.training.examples import Examples
 from partlabel.training.in_memory import SilentWatcher
@@ -118,20 +118,20 @@ def test_the_second_stage_solves_each_class_exactly() -> None:
 
 
 @pytest.mark.parametrize("head", ["linear", "saliency"])
-def test_each_class_keeps_its_best_epoch(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_class_keeps_its_best_epoch(head: str) -> None:
     trainer, scores = make_trainer(head, strongest=1.0, weakest=1e-4, steps=5), []
-    original = Trainer._class_scores
+    score_classes = trainer.best.score_classes
 
-    def record(self: Trainer, model: Classifier) -> NDArray[np.float64]:
-        scores.append(original(self, model))
+    def record(model: Classifier) -> NDArray[np.float64]:
+        scores.append(score_classes(model))
         return scores[-1]
 
-    monkeypatch.setattr(Trainer, "_class_scores", record)
+    trainer.best.score_classes = record
     progress = trainer.fit()
     assert len(scores) == 1 + 5  # of the first stage, and of each pull
     best = np.max(scores, axis=0)
     assert len(set(np.argmax(scores, axis=0))) > 1  # not all classes in the same epoch
-    np.testing.assert_allclose(original(trainer, trainer.model), best, rtol=1e-9)
+    np.testing.assert_allclose(score_classes(trainer.model), best, rtol=1e-9)
     assert progress.best == pytest.approx(best.mean())
     assert progress.best >= max(line["val_mAP"] for line in progress.history[3:])
     pulls = [line["pull"] for line in progress.history[3:]]

@@ -29,8 +29,8 @@ from partlabel.learning.methods import Method, Stage
 from partlabel.metrics import Evaluation, evaluate_cells
 from partlabel.models import Classifier
 from partlabel.models.prediction import Forward, Predictions, collect_known, iterate_logits
+from partlabel.training.best_epoch import BestEpoch, check_rows
 from partlabel.training.checkpoint import load_state, save_state, stage_file
-from partlabel.training.class_rows import check_rows, take_rows
 from partlabel.training.devices import make_fabric
 from partlabel.training.ema import follow, make_teacher
 from partlabel.training.examples import Examples
@@ -93,7 +93,7 @@ class Trainer:
         self.ema = own if settings.ema is None else settings.ema
         self.teacher = None if self.ema is None else make_teacher(model)
         self.progress = Progress()
-        self.best_weights: dict[str, Tensor] = {}
+        self.best = BestEpoch(settings.keep, self._class_scores)
         self.broken: dict[int, str] = {}
         self._started, self._saved_at, self._pause = False, time.monotonic(), _SAVE_EVERY
 
@@ -102,7 +102,7 @@ class Trainer:
     def fit(self) -> Progress:
         """Train to the end, from the checkpoint if there is one; leaves the best weights."""
         self.advance()
-        self.model.load_state_dict(self.best_weights, strict=False)
+        self.model.load_state_dict(self.best.weights, strict=False)
         return self.progress
 
     def advance(self, epoch: int | None = None) -> None:
@@ -213,12 +213,7 @@ class Trainer:
         if record.get("ema_val_mAP", -math.inf) > score:
             score, by_teacher = record["ema_val_mAP"], True
         kept = self.teacher if by_teacher and self.teacher is not None else self.model
-        if stage.by_class and self.settings.keep != "last":
-            self._keep_classes(kept)
-        # without anything to validate on, the last epoch is kept
-        elif score > progress.best or math.isnan(score) or self.settings.keep == "last":
-            progress.best, progress.best_epoch = score, progress.epoch
-            self.best_weights = kept.trained_weights()
+        self.best.offer(kept, score, stage, progress)
         if score > progress.stage_best or math.isnan(score):
             progress.stage_best, progress.stale = score, 0
         else:
@@ -235,30 +230,17 @@ class Trainer:
             if progress.stage < len(self.stages):
                 self._change_stage(stage)
 
-    def _keep_classes(self, model: Classifier) -> None:
-        """Each class keeps the weights of this epoch if it is the class's best one."""
-        progress, scores = self.progress, self._class_scores(model)
-        better = scores > np.asarray(progress.class_best)
-        if better.any():
-            self.best_weights = take_rows(self.best_weights, model.trained_weights(), better)
-            progress.class_best = np.where(better, scores, progress.class_best).tolist()
-            progress.best = float(np.mean([best for best in progress.class_best if best >= 0]))
-            progress.best_epoch = progress.epoch
-
     def _change_stage(self, before: Stage) -> None:
-        self.model.load_state_dict(self.best_weights, strict=False)
+        self.model.load_state_dict(self.best.weights, strict=False)
         if isinstance(self.method, FollowsStages):
             self.method.after_stage(self.progress.stage - 1, self._predict_training)
-        if self._stage.by_class:
-            self.progress.class_best = self._class_scores(self.model).tolist()
-        elif self.settings.keep != "best-of-all" or before.aside:
-            self.progress.best, self.progress.best_epoch = -math.inf, -1
+        self.best.begin_stage(self._stage, before, self.model, self.progress)
         if before.aside:
             self.model.load_state_dict(self.first_weights, strict=False)
         elif self.checkpoint is not None:
             path = stage_file(self.checkpoint.parent, self.progress.stage)
             path.parent.mkdir(exist_ok=True)
-            save_state(path, self.best_weights)
+            save_state(path, self.best.weights)
         if self.teacher is not None:  # it starts again as a copy of the model
             self.teacher, self.progress.teacher_steps = make_teacher(self.model), 0
         self._begin_stage()
@@ -397,7 +379,7 @@ class Trainer:
         state = {
             "progress": vars(self.progress),
             "model": self.model.trained_weights(),
-            "best": self.best_weights,
+            "best": self.best.weights,
             "method": self.method.state_dict(),
             "optimizer": self.steps.optimizer.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
@@ -415,7 +397,7 @@ class Trainer:
             self.progress = Progress(**state["progress"])
             self.model.load_trained(state["model"])
             self.method.load_state_dict(state["method"])
-            self.best_weights, self.broken = dict(state["best"]), dict(state["broken"])
+            self.best.weights, self.broken = dict(state["best"]), dict(state["broken"])
             if self.teacher is not None:
                 self.teacher.load_trained(state["teacher"])
             if self.progress.stage < len(self.stages):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.models import CommandInfo
 
 from partlabel.base import launch, processes
 from partlabel.base.errors import JobError, PartlabelError, PartlabelWarning, StoppedError
@@ -36,6 +37,18 @@ from partlabel.version import VERSION
 
 # new objects, after which Python looks for garbage; with its 700, imports are searched many times
 _COLLECT_AFTER = 10_000
+
+_PANELS = {
+    command: panel
+    for panel, commands in {
+        "First look": "demo",
+        "Label files": "inspect convert merge edit simulate scenes",
+        "Train": "train methods backbones embed bench cache",
+        "Use a run": "evaluate predict complete report suggest review export",
+    }.items()
+    for command in commands.split()
+}
+"""The part of ``partlabel --help`` that shows a command, in the order of the page."""
 
 app = typer.Typer(
     name="partlabel",
@@ -159,6 +172,12 @@ def _reflowed(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in cleandoc(text).split("\n\n"))
 
 
+def _name(command: CommandInfo) -> str:
+    assert command.callback is not None
+    return command.name or command.callback.__name__
+
+
+app.registered_commands.sort(key=lambda command: list(_PANELS).index(_name(command)))
 for _command in app.registered_commands:
-    assert _command.callback is not None
-    _command.help = _reflowed(_command.callback.__doc__ or "")
+    _command.help = _reflowed(getattr(_command.callback, "__doc__", None) or "")
+    _command.rich_help_panel = _PANELS[_name(_command)]

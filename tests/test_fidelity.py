@@ -73,6 +73,25 @@ def test_every_spec_of_the_papers_can_be_read_and_is_on_the_page(tmp_path: Path)
             assert f"`{path.name}`" in text, path.name
 
 
+@pytest.mark.parametrize("name", ["imcl*", "partial_*", "labelling*", "relabelling*"])
+def test_studies_of_two_papers_draw_the_same_number_of_labels_in_each_image(name: str) -> None:
+    """Those of Durand et al. and of Huynh and Elhamifar, as these papers do."""
+    paths = sorted(SPECS.glob(f"{name}.yaml"))
+    assert paths
+    for path in paths:
+        for strategy in read_spec(path, ROOT / "labels.csv", ROOT).strategies:
+            if strategy.strategy == "partial":
+                assert strategy.per_image, path.name
+
+
+@pytest.mark.parametrize("name", ["imcl", "imcl_ablation", "imcl_forms"])
+def test_the_papers_form_of_imcl_is_in_its_studies(name: str) -> None:
+    form = {"lambda_y": 1, "lambda_f": 0.5, "scale": "loss", "gradient": "both", "features": "raw"}
+    spec = read_spec(SPECS / f"{name}.yaml", ROOT / "labels.csv", ROOT)
+    rows = [one.options for one in spec.methods if one.method == "imcl"]
+    assert [row for row in rows if form.items() <= row.items() and "dictionary" not in row]
+
+
 @pytest.mark.parametrize("section", SECTION.findall(PAGE.read_text()), ids=lambda one: one[0])
 def test_settings_exist(section: tuple[str, str, str]) -> None:
     """A setting in a table is one of the paper's methods, or of a method named in the same row."""

@@ -76,6 +76,10 @@ class TestFocalOnKnownLabels(MethodConformance):
     name = "focal"
     options: ClassVar[dict[str, Any]] = {"unknown": "ignore"}
 
+    def test_unknown_labels_cost_nothing(self) -> None:
+        nothing, norm = self.cost([[0, 0, 0, 0, 0]] * 3)
+        assert (nothing, norm) == (0.0, 0.0)
+
 
 class TestAsymmetric(MethodConformance):
     name = "asl"

@@ -1,5 +1,6 @@
 """imcl: conformance, one step against a plain computation, the label graph, the dictionary."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,6 +110,14 @@ def dense(graph: LabelGraph) -> Any:
     for j, (others, weights) in enumerate(zip(graph.linked, graph.weights, strict=True)):
         np.add.at(matrix[j], others, weights)
     return matrix
+
+
+def test_defaults_are_those_of_the_paper_except_for_the_gradient() -> None:
+    defaults = {n: one.default for n, one in signature(InteractiveLearning).parameters.items()}
+    paper = {"lambda_y": 1.0, "lambda_f": 0.5, "scale": "loss", "k": 5, "graph": "cooccurrence"}
+    paper |= {"k_a": 50, "clip_graph": True, "features": "raw", "images": "learned"}
+    paper |= {"negative_scale": 0.5, "dictionary": 0, "gradient": "neighbours"}
+    assert paper.items() <= defaults.items()
 
 
 @pytest.mark.parametrize("features", ["unit", "raw"])
@@ -296,7 +305,38 @@ def test_the_lambdas_are_relative(scale: Any) -> None:
     assert figures["label_weight"] == pytest.approx(2.0 * expected[0], rel=1e-5)
 
 
-def test_the_scale_is_measured_again_for_each_stage_that_begins_and_not_in_the_warm_up() -> None:
+class Scaled(torch.nn.Module):
+    """A backbone that is trained: one factor on its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = torch.nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        return self.factor * maps
+
+
+@pytest.mark.parametrize("gradient", ["neighbours", "both"])
+def test_gradients_are_those_of_all_parameters_that_are_trained(gradient: Any) -> None:
+    """Features that are trained have a gradient, and a factor by its norm."""
+    method = InteractiveLearning(2.0, 0.3, k=2, scale="gradient", gradient=gradient)
+    method.prepare(task())
+    model = make_model(method)
+    model.backbone = Scaled().double()  # type: ignore[assignment]
+    batch = make_batch()
+    method.look_ahead(1, model, iter([batch]))
+    norms = []
+    for part in method._costs(model, batch, (1.0, 1e-5), learn=False)[1][:3]:
+        model.zero_grad()
+        part.backward(retain_graph=True)  # type: ignore[no-untyped-call]
+        slopes = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        norms.append(float(torch.cat(slopes).norm()))
+    assert min(norms) > 0
+    expected = [norms[0] / norms[1], norms[0] / norms[2]]
+    np.testing.assert_allclose(method.factors.numpy(), expected, rtol=1e-5)
+
+
+def test_the_scale_is_not_measured_in_the_warm_up() -> None:
     method = InteractiveLearning()
     method.prepare(task())
     method.look_ahead(0, make_model(method, 0), iter([make_batch()]))

@@ -338,6 +338,8 @@ def test_the_preset_of_the_paper() -> None:
     assert paper.by_score
     logits, labels = torch.tensor([[2.0, -2.0, 0.1]]), torch.zeros(1, 3)
     assert paper._estimate(logits, labels, 0.6).tolist() == [[1, -1, 0]]
+    assert (paper.deltas, paper.tau, paper.queue.size) == ((0.6, 0.9), 0.5, 512)
+    assert (paper.lambda_plc, paper.lambda_lac) == (1, 1)
     with pytest.raises(InputError, match="preset=paper has base=an"):
         LabelAwareConsistency(preset="paper", base="em")
 

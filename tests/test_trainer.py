@@ -139,6 +139,28 @@ def test_the_best_epoch_of_the_last_stage_is_kept(
     assert [same(kept, one) for one in weights] == [n == epoch for n in range(1, 7)]
 
 
+@pytest.mark.parametrize("factor", [0.5, 0.8])
+def test_the_rate_falls_after_an_epoch_that_is_no_better(
+    monkeypatch: pytest.MonkeyPatch, scene: Path, tmp_path: Path, factor: float
+) -> None:
+    values = iter([0.5, 0.6, 0.6, 0.4, 0.7, 0.8])
+    monkeypatch.setattr(Trainer, "_validate", lambda self, model: next(values))
+    run = train(
+        scene / "labels.csv",
+        scene / "images",
+        tmp_path / "r",
+        method="bce",
+        epochs=6,
+        lr=1e-3,
+        schedule="plateau",
+        plateau=factor,
+        **TINY,
+    )
+    falls = [0, 0, 0, 1, 2, 2]  # before each epoch
+    rates = [line["lr"] for line in run.history()]
+    assert rates == pytest.approx([1e-3 * factor**number for number in falls])
+
+
 def test_patience_counts_within_a_stage(
     monkeypatch: pytest.MonkeyPatch, scene: Path, tmp_path: Path
 ) -> None:

@@ -151,6 +151,9 @@ def test_early_stopping_makes_fewer_of_the_planned_rounds(
     assert len(run.history()) == 4
     assert run.record.best_epoch == 2
     sizes = [[line.get("pseudo_labels", 0) for line in one.history()] for one in (whole, run)]
+    unknown = whole.selection.training.counts().unknown
+    planned = [np.rint(0.9 * unknown * number / 7).sum() for number in range(8)]
+    assert np.cumsum(sizes[0]).tolist() == planned
     assert sizes[1] == sizes[0][:4]
     assert sum(sizes[1]) < sum(sizes[0]) / 2
 

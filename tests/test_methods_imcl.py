@@ -249,6 +249,10 @@ def test_weights_of_the_graph_are_clipped() -> None:
     assert float(free.max()) > 1
     assert float(free.min()) < 0
     torch.testing.assert_close(graphs[True].weights, free.clamp(0, 1))
+    for clip in (False, True):
+        method = InteractiveLearning(clip_graph=clip)
+        method.prepare(task())
+        assert method.graph.clip == clip
 
 
 def cost_sizes(model: Classifier, method: InteractiveLearning, batch: Batch) -> tuple[Any, Any]:

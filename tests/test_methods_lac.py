@@ -24,6 +24,7 @@ from partlabel.learning.pseudo_labels.diary import Diary
 from partlabel.learning.queue import EmbeddingQueue
 from partlabel.models import Classifier
 from partlabel.models.heads import LabelDecoder
+from partlabel.models.heads.decoder import QueryAttention
 from partlabel.training.arguments import make_settings
 from partlabel.training.checkpoint import load_state, same
 from partlabel.training.train import train
@@ -111,6 +112,17 @@ def make_model(method: Method, stage: int) -> Classifier:
     if isinstance(method, FollowsStages):
         method.begin_stage(stage, model)
     return model
+
+
+def test_the_settings_of_the_decoder_reach_it() -> None:
+    method = LabelAwareConsistency(width=8, layers=2, feedforward=12, positions=True, dropout=0.3)
+    head = method.head(16, 5)
+    assert isinstance(head, LabelDecoder)
+    blocks = [block for block in head.layers if isinstance(block, QueryAttention)]
+    hidden = [w.shape for name, w in head.state_dict().items() if name.endswith("mlp.0.weight")]
+    assert hidden == [torch.Size([12, 8])] * 2
+    assert [block.dropout.p for block in blocks] == [0.3, 0.3]
+    assert head.positions
 
 
 @pytest.mark.parametrize("stage", [0, 1])

@@ -139,7 +139,7 @@ class Cells(NamedTuple):
 
 def could_break(cells: Cells, classes: list[int], value: int) -> bool:
     """Whether some threshold with enough labels beyond it is in truth not good enough."""
-    ratios = cells.population.ratios()[classes]
+    ratios = cells.population.ratios[classes]
     if not (ratios > 0).any():
         return False
     confidence = value * cells.logits[:, classes]
@@ -159,7 +159,7 @@ def no_margin(
     Wrong on purpose: it has no confidence, and tries all thresholds.
     """
     guarantees = nothing_guaranteed(population.classes, population.unit)
-    usable = np.flatnonzero(population.ratios()).tolist()
+    usable = np.flatnonzero(population.ratios).tolist()
     for classes in [[j] for j in usable] if basis == "class" else [usable] if usable else []:
         for value in (PRESENT, ABSENT):
             sample = draw_sample(population, classes, value)

@@ -11,6 +11,7 @@ from scipy.stats import binomtest, hypergeom
 from partlabel.metrics.bounds import (
     allowed_errors,
     at_least,
+    can_pass,
     chance_of_few,
     fewest,
     interval,
@@ -77,3 +78,12 @@ def test_allowed_errors_refute_every_larger_number(
         assert chance_of_few(most, limit + 1, fraction) <= 0.05
         assert most_errors(most, cells, fraction) <= limit
     assert chance_of_few(most + 1, limit + 1, fraction) > 0.05
+
+
+@given(st.integers(0, 5000), st.floats(0.001, 0.999), st.sampled_from([0.5, 0.8, 0.95]))
+def test_what_cannot_pass_allows_no_error(cells: int, fraction: float, precision: float) -> None:
+    allowed = allowed_errors(np.arange(cells + 1), fraction, precision)
+    if not can_pass(cells, fraction, precision):
+        assert (allowed == -1).all()
+    elif fraction * cells > 5 * needed_labels(precision) and fraction < 0.5:
+        assert allowed[-1] >= 0

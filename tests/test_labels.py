@@ -150,7 +150,8 @@ def test_with_classes() -> None:
     assert table.splits == small().splits
     assert small().with_classes(["dog"]).dense().tolist() == [[0], [1], [0]]
     with pytest.raises(InputError, match="did you mean 'dog'"):
-        small().with_classes(["dgo"])
+        small().with_classes(["cat", "dgo"])
+    assert table.classes.missing(["cat", "dgo", "dog"]) == ["dgo"]
 
 
 @given(tables(scores=True, origins=True, splits=True))

@@ -144,7 +144,7 @@ def labels_to_measure(run: Run, table: LabelTable) -> LabelTable:
     Classes that the table does not have are unknown; it must have at least one of them.
     """
     table, classes = _human_labels(table), run.record.classes
-    missing = [name for name in classes if name not in table.classes]
+    missing = table.classes.missing(classes)
     if len(missing) == len(classes):
         raise InputError(f"the labels have none of the run's classes, such as {some(classes)}")
     if missing:

@@ -81,6 +81,11 @@ class Names(Sequence[str]):
         positions = pc.index_in(names.plain(), value_set=self.plain())
         return np.asarray(positions.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
+    def missing(self, names: "Sequence[str] | Names") -> list[str]:
+        """Those of ``names`` that this sequence does not have."""
+        found = zip(names, self.find(names).tolist(), strict=True)
+        return [name for name, position in found if position < 0]
+
 
 def _to_arrow(names: Iterable[str]) -> pa.Array:
     values = names if isinstance(names, (list, np.ndarray)) else list(names)

@@ -262,7 +262,7 @@ class LabelTable:
     def with_classes(self, names: Iterable[str]) -> "LabelTable":
         """The same images with only these classes, in this order."""
         wanted = Names(names)
-        for name in wanted:
+        for name in self.classes.missing(wanted):
             one_of("class", name, self.classes)
         new_column = np.full(len(self.classes), -1, dtype=np.int64)
         new_column[self.classes.find(wanted)] = np.arange(len(wanted))

@@ -123,6 +123,18 @@ def allowed_errors(
     return np.where(most > refuted * fraction - 1, -1, most).astype(np.int64)
 
 
+def can_pass(cells: int, fraction: float, precision: float, error: float = ERROR) -> bool:
+    """Whether so many cells, or fewer of them, can show a precision with no error in the sample.
+
+    If not, :func:`allowed_errors` is -1 for them. The arguments are the same.
+
+    >>> can_pass(1000, 0.03, 0.95), can_pass(3000, 0.03, 0.95)
+    (False, True)
+    """
+    refuted = math.floor((1 - precision) * (1 - fraction) * cells + 1e-9) + 1
+    return bool((1 - fraction) ** refuted <= error * (1 + 1e-9))
+
+
 def needed_labels(precision: float, power: float = 0.8, share: float = 1 / 3) -> int:
     """The labels that a test needs to pass in most cases, if the errors are well below the limit.
 

@@ -115,6 +115,7 @@ class Population:
         """[C] the positions of the tests of each class."""
         return positions_by_class(self.tests.columns, self.classes)
 
+    @cached_property
     def ratios(self) -> NDArray[np.float64]:
         """[C] reserved labels per unknown one, the lowest of all groups; 0 if one has none."""
         unknown, reserved = self.counts
@@ -129,7 +130,7 @@ def draw_sample(population: Population, classes: list[int], value: int) -> Sampl
     random until all of them have the same number of reserved labels per unknown one, so that each
     class weighs as much in the test as among the labels that are filled in.
     """
-    ratio = float(population.ratios()[classes].min())
+    ratio = float(population.ratios[classes].min())
     tests, spread = _equal_tests(population, classes, ratio), population.spread
     unknown = [spread.confidence(j, value) for j in classes]
     number = sum(map(len, unknown))

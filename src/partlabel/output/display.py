@@ -20,6 +20,7 @@ from partlabel.labels.origins import OriginSummary
 from partlabel.metrics import Evaluation
 
 _MAX_CLASSES = 40  # of an inspection, unless all are asked for
+_MAX_MEASURED = 200  # classes of an evaluation
 _MAX_ORIGINS = 6  # columns of a table
 
 
@@ -235,7 +236,10 @@ def show_evaluation(result: Evaluation) -> None:
     out = console()
     header, rows = result.class_table()
     columns = [(title, j > 0) for j, title in enumerate(header)]
-    out.print(grid(columns, [[escape(row[0]), *row[1:]] for row in rows]))
+    out.print(grid(columns, [[escape(row[0]), *row[1:]] for row in rows[:_MAX_MEASURED]]))
+    if len(rows) > _MAX_MEASURED:
+        number = count(len(rows) - _MAX_MEASURED, "class", "classes")
+        out.print(f"... and {number} more (--json FILE has them all)")
     out.print(escape(result.summary()))
 
 

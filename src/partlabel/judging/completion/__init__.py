@@ -87,8 +87,7 @@ def complete_run(
     material = prepare(run, scores, kind, folder=more, despite_shift=despite_shift)
     assessment = assess(material, min_precision, guarantee)
     reason = why_nothing(run, min_precision)
-    suspects = [] if reason else suspects_of(run, assessment)
-    wrong = _estimate_wrong(run, assessment) if suspects else None
+    suspects, wrong = ([], None) if reason else _suspects_and_wrong(run, assessment)
     if reason:
         notes = [reason]
     else:
@@ -127,17 +126,20 @@ def check_precision(precision: float) -> None:
 
 def suspects_of(run: Run, assessment: Assessment) -> list[Suspect]:
     """Known labels that look wrong, the least likely first."""
-    material, (logits, trained) = assessment.material, _honest_logits(run, assessment)
-    known, table = material.survey.known, material.scores.table
-    return find_suspects(table, known, logits, trained, assessment.precision)
+    return _suspects_and_wrong(run, assessment)[0]
 
 
-def _estimate_wrong(run: Run, assessment: Assessment) -> ShareWrong | None:
-    """The share of these labels that are wrong, if it can be told."""
+def _suspects_and_wrong(
+    run: Run, assessment: Assessment
+) -> tuple[list[Suspect], ShareWrong | None]:
+    """Known labels that look wrong, and the share of them that are, if it can be told."""
     material, (logits, trained) = assessment.material, _honest_logits(run, assessment)
-    known, scores = material.survey.known, material.scores
+    known, scores, precision = material.survey.known, material.scores, assessment.precision
+    suspects = find_suspects(scores.table, known, logits, trained, precision)
+    if not suspects:
+        return suspects, None
     honest = ~trained & material.calibration.own[known.columns] & scores.readable[known.rows]
-    return estimate_wrong(scores.table, known, logits, honest, assessment.precision)
+    return suspects, estimate_wrong(scores.table, known, logits, honest, precision)
 
 
 def _honest_logits(run: Run, assessment: Assessment) -> tuple[Scores, Mask]:

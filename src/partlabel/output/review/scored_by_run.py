@@ -44,7 +44,7 @@ def ask(
     step("scoring the images")
     completion = complete_run(run, precision, all_scores=True)
     table = run.selection.labels if labels is None else labels
-    missing = [name for name in run.record.classes if name not in table.classes]
+    missing = table.classes.missing(run.record.classes)
     table = table.with_more_classes(missing) if missing else table
     scores, decided = _scores(run, completion, table)
     own = run.selection.labels.ids.take(run.selection.train)

@@ -20,6 +20,7 @@ from partlabel.judging.completion.origin_groups import FEW, NEW, NO_LABEL, group
 from partlabel.labels import ABSENT, PRESENT, scenes
 from partlabel.metrics.shift import measure_shift
 from partlabel.models.features.vector_writing import write_vectors
+from partlabel.output.report.guarantee_table import recall_and_prevalence
 from partlabel.training.run import Run
 
 IMAGES, CLASSES, FEATURES = 1800, 4, 12
@@ -210,6 +211,26 @@ def test_results_by_origin_are_written_and_reported(unlike: tuple[Run, Any]) -> 
     part = page.split("What is filled in, by origin")[1].split("</table>")[0]
     assert f"{float(nothing['auc']):.2f} (unlike)" in part
     assert f"<td>{north['testing_images']} of south</td>" in part
+
+
+def test_recall_and_prevalence_are_those_of_the_evidence_file(unlike: tuple[Run, Any]) -> None:
+    completion = complete_run(unlike[0], 0.8)
+    _, path, *_ = completion.save(unlike[0].folder.parent / "found.csv")
+    with path.open() as stream:
+        lines = [line for line in csv.DictReader(stream) if line["recall_at_least"]]
+    assert lines
+    (part,) = recall_and_prevalence(completion.assessment, list(completion.filling.table.classes))
+    rows = {row[0]: row for row in part.rows}
+    assert rows.keys() == {line["class"] for line in lines}
+    for line in lines:
+        row = rows[line["class"]]
+        found = row[1 if line["value"] == "1" else 2]
+        assert float(found) == pytest.approx(100 * float(line["recall_at_least"]), abs=0.051)
+        for shown, end in zip(row[3:5], ("prevalence_from", "prevalence_to"), strict=True):
+            assert float(shown) == pytest.approx(100 * float(line[end]), abs=0.051)
+        assert row[5] == line["drawn"]
+    page = partlabel.report(unlike[0], min_precision=0.8).read_text()
+    assert "<h2>How much <code>complete</code> finds, and how frequent classes are</h2>" in page
 
 
 def test_labels_that_nothing_tests_are_counted_too(unlike: tuple[Run, Any]) -> None:

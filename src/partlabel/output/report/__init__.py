@@ -22,7 +22,11 @@ from partlabel.output.report.class_results import (
 )
 from partlabel.output.report.diary_pages import treated_as_present
 from partlabel.output.report.embedding import label_embeddings
-from partlabel.output.report.guarantee_table import by_origin, guarantees
+from partlabel.output.report.guarantee_table import (
+    by_origin,
+    guarantees,
+    recall_and_prevalence,
+)
 from partlabel.output.report.headline import about_headline, headline_figures, measure
 from partlabel.output.report.heat_map_strips import about_heat_maps, make_strips
 from partlabel.output.report.landscape import survey
@@ -121,6 +125,7 @@ def _after_classes(
         *scores_per_class(sample),
         *reliability_diagrams(assessment, sample.classes),
         *guarantees(assessment, sample.classes, reason),
+        *recall_and_prevalence(assessment, sample.classes),
         *by_origin(assessment),
         *unknown_label_sections(sample),
         *pseudo_labels(sample),

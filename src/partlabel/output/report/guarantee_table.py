@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from scipy.special import expit
 
 from partlabel.base.errors import count
-from partlabel.judging.completion import Assessment
+from partlabel.judging.completion import Assessment, Scope
 from partlabel.judging.completion.by_origin import OriginResult, results_by_origin
-from partlabel.judging.completion.evidence_files import DRAWN
+from partlabel.judging.completion.evidence_files import DRAWN, prevalence, recall_at_least
 from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.guarantee import Guarantees
@@ -78,6 +78,40 @@ def _numbers(limit: Limit, value: int) -> list[str]:
         f"{_VALUES[value][1]} {threshold}",
         f"{limit.right:,} of {limit.tested:,}",
         percent(limit.precision),
+    ]
+
+
+def recall_and_prevalence(assessment: Assessment, classes: list[str]) -> list[Section]:
+    """One row per class and way of testing: how much is found at least, and how much is there."""
+    rows = [
+        [name, *_found(scope, j), *map(percent, prevalence(scope, j)), DRAWN[scope.population.unit]]
+        for scope in assessment.scopes
+        for j, name in enumerate(classes)
+        if any(scope.guarantees.of(value)[j].basis for value in _VALUES)
+    ]
+    if not rows:
+        return []
+    caption = (
+        "In percent, from the same held-out labels. Of the present labels of a class, at least the "
+        "first share is filled in, and of its absent labels the second; `-` if none of them is "
+        "guaranteed. The last two numbers are the interval of the share of its unknown labels that "
+        "is present. Each holds with a confidence of 95%. A class with few held-out labels has low "
+        "bounds and a wide interval."
+    )
+    header = [
+        *("class", "present: found at least", "absent: found at least"),
+        *("prevalence from", "to", "by"),
+    ]
+    title = "How much `complete` finds, and how frequent classes are"
+    return [Section(title, caption, header=header, rows=rows, words=True)]
+
+
+def _found(scope: Scope, j: int) -> list[str]:
+    """The least recall of a class's present labels, and of its absent ones."""
+    tests = {value: scope.guarantees.of(value)[j] for value in _VALUES}
+    return [
+        percent(recall_at_least(scope, j, value, one)) if one.basis else "-"
+        for value, one in tests.items()
     ]
 
 

@@ -4,6 +4,7 @@ import csv
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from partlabel import read_labels, train, write_labels
 from partlabel.base.errors import InputError
 from partlabel.cli import main
 from partlabel.judging.completion import Completion, complete_run
+from partlabel.judging.completion.notes import classes_without_labels
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable, scenes, simulate
+from partlabel.metrics.known_cells import KnownCells
 from partlabel.training.run import Run
 
 WORLD = scenes.World(classes=12, size=128, seed=0, difficulty=0.0, objects=1.3)
@@ -313,6 +316,26 @@ def test_a_biased_sample_of_labels_is_reported(dataset: Dataset) -> None:
     run = dataset.train(labels, "no-sample", method="bce", val=0.4)
     notes = dataset.complete(run).notes
     assert any("not a random sample" in note and "may not hold" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("present", "said"),
+    [
+        (20, "20 of the labels that test are present, and about 517 are needed to show 95%"),
+        (600, "600 of the labels that test are present, which is usually enough to show 95%"),
+    ],
+)
+def test_why_no_present_label_is_filled_in(present: int, said: str) -> None:
+    labels = np.repeat(np.array([1, -1], dtype=np.int8), [present, 900])
+    rows, zeros = np.arange(len(labels)), np.zeros(len(labels), dtype=np.int64)
+    held = KnownCells(rows, zeros, labels, zeros.astype(float), 1)
+    material = SimpleNamespace(fillable=np.array([50]), choosing=held, tested=held)
+    filled = {PRESENT: np.array([0])}
+    assessment: Any = SimpleNamespace(precision=0.95, material=material, filled=filled)
+    selection: Any = SimpleNamespace(classes=["cat"])
+    note = classes_without_labels(assessment, selection)
+    assert f"no present label is filled in for 1 class. 'cat': {said}" in note
+    assert ("more known labels" in note) == (present < 517)
 
 
 def test_precision_must_be_a_share() -> None:

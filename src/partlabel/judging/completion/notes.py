@@ -1,5 +1,7 @@
 """Messages about a completion: why labels are missing, and what may not hold."""
 
+import math
+
 import numpy as np
 
 from partlabel.base.errors import count, some
@@ -86,14 +88,22 @@ def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
         is_present = tested.labels == PRESENT
         present = int((is_present & np.isin(tested.columns, others)).sum())
         needed = round(needed_labels(precision) / _FOUND)
-        more = max(needed - present, fewest(precision))
         share = max(float(is_present.sum() / max(len(tested), 1)), 0.01)
-        reasons.append(
-            f"{some([names[j] for j in others])}: {count(present, 'reserved label')} are present, "
-            f"and about {needed:,} are needed to show {100 * precision:g}% in most cases. That "
-            f"takes about {round(more / share, -2):,.0f} more known labels of these classes, drawn "
-            "at random (--plan)"
-        )
+        who = some([names[j] for j in others])
+        test = f"{who}: {present:,} of the labels that test are present"
+        if present < needed:
+            more = 100 * math.ceil(max(needed - present, fewest(precision)) / share / 100)
+            reasons.append(
+                f"{test}, and about {needed:,} are needed to show {100 * precision:g}% in most "
+                f"cases. That takes about {more:,} more known labels of these classes, drawn at "
+                "random (--plan)"
+            )
+        else:
+            reasons.append(
+                f"{test}, which is usually enough to show {100 * precision:g}%. But too few of "
+                "those with the highest scores are right: a better classifier, or a lower "
+                "--min-precision, may change that"
+            )
     number = count(int(wanting.sum()), "class", "classes")
     return f"no present label is filled in for {number}. " + ". ".join(reasons)
 

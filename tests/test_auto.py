@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from partlabel.models.heads import Branch, Ensemble, Linear, Saliency, merge_lin
 from partlabel.training import trainer
 from partlabel.training.arguments import effective, make_settings, write_config
 from partlabel.training.auto import greedy
+from partlabel.training.auto.comparison import Comparison
 from partlabel.training.auto.criterion import Criterion, fairly_known
 from partlabel.training.auto.folds import make_folds
 from partlabel.training.auto.held_features import FeatureKind
@@ -507,6 +508,19 @@ def test_a_stopped_run_goes_on_and_repeats_nothing(
     assert len(trained) == len(set(trained))
 
 
+def test_the_time_that_is_left_follows_from_the_trainings_that_are_done() -> None:
+    lines = {n: Line(f"{n}", "an", "linear", 0.1, "mAP", 0.5, 2, 90.0) for n in range(3)}
+    nothing = cast("Any", None)
+    comparison = Comparison(
+        nothing, nothing, None, 9, np.arange(9), nothing, cast("dict[Candidate, Line]", lines)
+    )
+    assert comparison._time_left() == ""
+    comparison.done, comparison.budget = 6, 10
+    assert comparison._time_left() == " (about 3 min left)"
+    comparison.done = 10
+    assert comparison._time_left() == ""
+
+
 def test_a_signal_in_the_middle_of_a_training_changes_nothing(
     automatic: Run, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,14 +542,21 @@ def test_a_signal_in_the_middle_of_a_training_changes_nothing(
     assert same(best, load_state(automatic.folder / "best.safetensors"))
 
 
+@pytest.mark.parametrize(
+    ("error", "noted"),
+    [
+        (JobError("the loss became nan"), "the loss became nan"),
+        (RuntimeError("out of memory"), "RuntimeError: out of memory"),
+    ],
+)
 def test_a_candidate_that_fails_is_noted(
-    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, noted: str
 ) -> None:
     train = Laboratory._train
 
     def failing(self: Laboratory, candidate: Candidate, *rest: Any) -> Any:
         if candidate.recipe.method == "bce":
-            raise JobError("the loss became nan")
+            raise error
         return train(self, candidate, *rest)
 
     monkeypatch.setattr(Laboratory, "_train", failing)
@@ -543,8 +564,29 @@ def test_a_candidate_that_fails_is_noted(
         scene / "partial.csv", scene / "images", tmp_path / "run", budget=4, reserve=0.0, **TINY
     )
     lines = read_leaderboard(run.folder)
-    assert {line.error for line in lines if line.method == "bce"} == {"the loss became nan"}
+    assert {line.error for line in lines if line.method == "bce"} == {noted}
     assert all(member.settings.method != "bce" for member in run.record.members)
+
+
+def test_a_member_that_fails_on_all_training_images_is_left_out(
+    automatic: Run, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was trained on folds without an error, so that only the end shows it."""
+    train, failed = Laboratory._train, max(automatic.record.members, key=lambda m: m.share).name
+
+    def failing(self: Laboratory, candidate: Candidate, part: Part, work: Path) -> Any:
+        if candidate.label == failed and part.name == "all":
+            raise JobError("the loss became nan")
+        return train(self, candidate, part, work)
+
+    monkeypatch.setattr(Laboratory, "_train", failing)
+    labels, images = automatic.selection.labels, scene / "images"
+    run = partlabel.train(labels, images, tmp_path / "run", budget=12, folds=3, **TINY)
+    errors = {line.candidate: line.error for line in read_leaderboard(run.folder) if line.error}
+    assert errors == {failed: "the loss became nan"}
+    assert run.record.finished
+    assert sum(member.share for member in run.record.members) == pytest.approx(1)
+    assert failed not in {member.name for member in run.record.members}
 
 
 def test_labels_of_a_fold_do_not_show_how_many_are_present() -> None:
@@ -639,11 +681,28 @@ def test_few_or_one_sided_labels_still_give_a_run(scene: Path, tmp_path: Path, k
     labels = LabelTable(table.ids, table.classes, values)
     images = scene / "images"
     if known == "all present":
-        with pytest.raises(JobError, match="can be compared"):
+        with pytest.raises(InputError, match="no class is present in one image, and absent or unk"):
             partlabel.train(labels, images, tmp_path / "run", budget=2, folds=2, val=0.0, **TINY)
         return
     run = partlabel.train(labels, images, tmp_path / "run", budget=2, folds=2, val=0.0, **TINY)
     assert run.record.finished
+
+
+def test_two_thousand_classes_and_a_budget_for_one_candidate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    table = table_of(rng.choice([-1, 0, 1], size=(40, 2000)))
+    vectors = rng.normal(size=(40, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", ids=list(table.ids), vectors=vectors)
+    run = partlabel.train(
+        table, features=tmp_path / "x.npz", out=tmp_path / "run", budget=1, folds=2
+    )
+    said = capsys.readouterr().err
+    assert "a candidate needs 2 trainings, so the budget is 2, for one" in said
+    assert "kB of results on disk until the end" in said
+    assert len(run.record.classes) == 2000
+    assert len(run.record.members) == 1
 
 
 def test_labels_that_say_nothing_are_an_error(scene: Path, tmp_path: Path) -> None:

@@ -109,3 +109,16 @@ def count(number: int, thing: str, things: str = "") -> str:
     ('1 image', '2,000 classes')
     """
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def time_left(seconds: float) -> str:
+    """An estimate of the time that is left, for the end of a message.
+
+    >>> time_left(180), time_left(10), time_left(7200)
+    (' (about 3 min left)', ' (less than 1 min left)', ' (about 2.0 h left)')
+    """
+    minutes = seconds / 60
+    if minutes < 1:
+        return " (less than 1 min left)"
+    estimate = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    return f" (about {estimate} left)"

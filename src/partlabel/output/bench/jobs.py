@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from partlabel.base.errors import StoppedError, count
+from partlabel.base.errors import StoppedError, count, time_left
 from partlabel.base.files import atomic_file
 from partlabel.base.processes import take_turns
 from partlabel.images.batches import Rows
@@ -176,11 +176,7 @@ def _time_left(durations: list[float], waiting: int, jobs: int) -> str:
     """
     if not durations or not waiting:
         return ""
-    minutes = float(np.mean(durations)) * waiting / jobs / 60
-    if minutes < 1:
-        return " (less than 1 min left)"
-    estimate = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-    return f" (about {estimate} left)"
+    return time_left(float(np.mean(durations)) * waiting / jobs)
 
 
 def label_shares(labels: LabelTable, truth: LabelTable, split: str) -> dict[str, float]:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from partlabel.base.errors import InputError, JobError, count
+from partlabel.base.errors import InputError, JobError, count, data_size
 from partlabel.labels import LabelTable
 from partlabel.metrics import evaluate, known_cells
 from partlabel.models import Backbone, Classifier
@@ -152,7 +152,13 @@ def _comparison(laboratory: Laboratory, material: Material, monitor: Monitor) ->
 def _search(comparison: Comparison, material: Material) -> list[Candidate]:
     """Train candidates within the budget; those that were trained on all folds."""
     laboratory, monitor = comparison.laboratory, comparison.monitor
-    settings = laboratory.settings
+    settings, criterion = laboratory.settings, comparison.criterion
+    if np.isnan(criterion(np.zeros(criterion.labels.shape, dtype=np.float32))).all():
+        raise InputError(
+            f"candidates cannot be compared on the known labels of {criterion.held_out}: no class "
+            "is present in one image, and absent or unknown in another. Label more images, or name "
+            "a --method"
+        )
     has_absent = bool((material.evidence.counts().absent > 0).mean() >= 0.5)
     recipes = make_portfolio(
         material.training,
@@ -166,23 +172,25 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
     budget = max(wanted, parts)
     if wanted < parts:
         monitor.note(f"a candidate needs {parts} trainings, so the budget is {parts}, for one")
-    monitor.note(comparison.criterion.describe())
+    monitor.note(criterion.describe())
     images, classes = laboratory.table.shape
     own = 0 if material.own_classes is None else len(material.own_classes.bias)
     work = images * classes * (laboratory.backbone.channels + own) * budget
     costs = [one.cost for r in recipes for one in (r, r.on_maps) if one is not None]
     minutes = max(1, round(_SECONDS * work * float(np.mean(costs)) / 60))
+    kept = 4 * budget * classes * (images // parts + laboratory.backbone.channels + own)
     monitor.note(
         f"trying {count(len(recipes), 'recipe')} in at most {count(budget, 'training')}, about "
-        f"{minutes:,} min, with {material.size / 1e6:,.0f} MB of features in memory"
+        f"{minutes:,} min, with {data_size(material.size)} of features in memory, and up to "
+        f"{data_size(kept)} of results on disk until the end"
     )
     comparison.budget = budget
-    screening = folds_to_screen(comparison.criterion.labels, parts, budget)
+    screening = folds_to_screen(criterion.labels, parts, budget)
     search = Search(recipes, comparison.measure, parts, screening, budget, teach=has_absent)
     finished = search.run()
     if not finished:
         errors = {line.error for line in comparison.lines.values() if line.error}
-        reason = next(iter(sorted(errors)), "no known label of any class can be compared on")
+        reason = next(iter(sorted(errors)), "the first folds have too few known labels")
         raise JobError(f"no candidate could be compared: {reason}")
     return finished
 
@@ -224,7 +232,7 @@ def _choose(
     Args:
         base: the settings of members, but for those that a candidate has of its own.
     """
-    settings = comparison.laboratory.settings
+    settings, all_finished = comparison.laboratory.settings, finished
     finished = _varied(comparison, finished)
     logits = [comparison.logits(candidate) for candidate in finished]
     most = 1 if settings.single else _MEMBERS
@@ -237,7 +245,11 @@ def _choose(
             continue
         trials[candidate] = comparison.refit(candidate)
         if error := trials[candidate].error:
-            raise JobError(f"{candidate.label}: {error}")
+            comparison.leave_out(candidate, error)
+            others = [one for one in all_finished if one != candidate]
+            if not others:
+                raise JobError(f"{candidate.label}: {error}")
+            return _choose(comparison, others, base)
         share = float(weights[number])
         factor = share * scale / spreads[number]
         own = candidate.settings(base)

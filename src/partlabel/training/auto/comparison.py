@@ -1,11 +1,13 @@
 """Compare candidates on images that they were not trained on."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
+from partlabel.base import processes
+from partlabel.base.errors import time_left
 from partlabel.images.batches import Rows
 from partlabel.training.auto.criterion import Criterion, mean
 from partlabel.training.auto.folds import Folds
@@ -73,8 +75,21 @@ class Comparison:
         self.lines[candidate] = line
         outcome = f"failed, {line.error}" if errors else f"{line.criterion} {100 * score:.2f}"
         on = f" on {folds} of {self.parts} folds" if self.parts > 1 else ""
-        self.monitor.note(f"  {self.done} of {self.budget}: {candidate.label}{on}: {outcome}")
+        done = f"{self.done} of {self.budget}{self._time_left()}"
+        self.monitor.note(f"  {done}: {candidate.label}{on}: {outcome}")
         return score
+
+    def _time_left(self) -> str:
+        """For the rest of the budget, if it is used up, by the trainings that are done."""
+        if not 0 < self.done < self.budget:
+            return ""
+        seconds = sum(line.seconds for line in self.lines.values()) / self.done
+        return time_left(seconds * (self.budget - self.done) / processes.size())
+
+    def leave_out(self, candidate: Candidate, error: str) -> None:
+        """Note that a candidate fails on all training images, though it did not on folds."""
+        self.lines[candidate] = replace(self.lines[candidate], error=error)
+        self.monitor.note(f"{candidate.label} is left out: {error}")
 
     def _held_out(self, fold: int) -> Rows:
         """The rows of the criterion that a fold scores."""

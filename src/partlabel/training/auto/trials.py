@@ -161,7 +161,10 @@ class Laboratory:
         except StoppedError:
             raise
         except PartlabelError as error:
-            return Trial(torch.empty(0), {}, time.monotonic() - start, str(error))
+            failure = str(error)
+        except (RuntimeError, ArithmeticError, MemoryError) as error:  # of torch, such as no memory
+            failure = f"{type(error).__name__}: {error}"
+        return Trial(torch.empty(0), {}, time.monotonic() - start, failure)
 
     def _train(self, candidate: Candidate, part: Part, work: Path) -> nn.Module:
         """Train a head, or go on with a training that was stopped."""

@@ -1,6 +1,7 @@
 """Several processes: the same result as one, faults that are survived, errors that are clear."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -9,17 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import process_cases
 import process_faults
-from partlabel import train
+from partlabel import LabelTable, train, write_labels
 from partlabel.base.errors import PartlabelWarning
 from partlabel.base.process_meeting import agree_on_name, connect
 from partlabel.base.process_words import Words
 from partlabel.cli import main
 from partlabel.training.checkpoint import load_state, same
+from partlabel.training.run import Run
 from partlabel.training.sharing import treats_images_alone
 from torchrun import TESTS, environment, launch
 
@@ -74,6 +77,70 @@ def test_only_heads_without_dropout_run_on_shares() -> None:
     assert not treats_images_alone(torch.nn.Sequential(*layers))
     assert treats_images_alone(torch.nn.Sequential(*layers).eval())
     assert not treats_images_alone(torch.nn.TransformerEncoderLayer(4, 2, 4, dropout=0.1))
+
+
+# ---- the same files
+
+
+@pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
+def test_commands_write_what_they_write_in_one_process(scene: Path, tmp_path: Path) -> None:
+    """Also of fewer images than there are processes."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(300, 4)).astype(np.float32)
+    truth = np.where(vectors + 0.5 * rng.normal(size=vectors.shape) > 0, 1, -1)
+    truth[rng.random(truth.shape) < 0.4] = 0
+    names = [f"i{row}" for row in range(300)]
+    np.savez(tmp_path / "x.npz", ids=names, vectors=vectors)
+    write_labels(LabelTable(names, list("abcd"), truth), tmp_path / "labels.csv")
+    tiny: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64}
+    run = train(
+        scene / "partial.csv", scene / "images", tmp_path / "run", method="bce", epochs=1, **tiny
+    )
+    images, (first, *_) = scene / "images", sorted((scene / "images").iterdir())
+    folders = [tmp_path / name for name in ("one", "two")]
+    calls = []
+    for out in folders:
+        out.mkdir()
+        given, cached = ["--features", f"{tmp_path}/x.npz"], ["--cache", f"{out}/cache"]
+        labels, auto = f"{tmp_path}/labels.csv", ["--budget", "4", "--folds", "2"]
+        options = [word for name, value in tiny.items() for word in (f"--{name}", str(value))]
+        calls.append(
+            [
+                ["train", labels, *given, *auto, "--reserve", "0.3", "--out", f"{out}/run"],
+                ["complete", f"{out}/run", "--min-precision", "0.7", "-o", f"{out}/done.csv"],
+                ["evaluate", f"{out}/run", labels, *given, "--json", f"{out}/figures.json"],
+                ["predict", str(run.folder), str(images), "-o", f"{out}/all.csv", *cached],
+                ["predict", str(run.folder), str(first), "-o", f"{out}/first.csv", *cached],
+                ["embed", str(images), "-o", f"{out}/x.npz", *options, *cached],
+            ]
+        )
+    for words in calls[0]:
+        assert main(words) == 0, words
+    ended = launch(2, [str(TESTS / "process_commands.py"), json.dumps(calls[1])])
+    assert ended.returncode == 0, ended.stderr
+    assert any(line.endswith("model") for line in (folders[0] / "done.csv").read_text().split())
+    written = [{path.name for path in out.iterdir() if path.is_file()} for out in folders]
+    assert written[0] == written[1]
+    for name in written[0] - {"x.npz"}:
+        texts = [words_and_numbers(out / name) for out in folders]
+        assert texts[0][0] == texts[1][0], name
+        assert texts[0][1] == pytest.approx(texts[1][1], rel=1e-4, abs=1e-5), name
+    one, two = (np.load(out / "x.npz") for out in folders)
+    assert one.files == two.files
+    for part in one.files:
+        if one[part].dtype.kind == "f":
+            np.testing.assert_allclose(one[part], two[part], rtol=1e-4, atol=1e-5)
+        else:
+            assert np.array_equal(one[part], two[part])
+    members = [[member.name for member in Run(out / "run").record.members] for out in folders]
+    assert members[0] == members[1]
+
+
+def words_and_numbers(path: Path) -> tuple[list[str], list[float]]:
+    """What a text file says, and the numbers in it, each in its order."""
+    number = r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])"
+    text = path.read_text()
+    return re.split(number, text), [float(found) for found in re.findall(number, text)]
 
 
 # ---- faults

@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from partlabel import train
+from partlabel.judging.scoring import score
 from partlabel.labels import ABSENT, PRESENT, LabelTable, simulate
 from partlabel.labels.cells import CHOSEN, MODEL
 from partlabel.labels.groups import Groups as Together
+from partlabel.metrics import known_cells
 from partlabel.metrics.shift import measure_shift
+from partlabel.training.out_of_fold import out_of_fold
 from partlabel.training.reserving import (
     draw_reserved,
     evidence,
@@ -18,6 +22,7 @@ from partlabel.training.reserving import (
     may_test,
     numbers_to_reserve,
 )
+from partlabel.training.run_record import decision_figures
 from partlabel.training.run_split import load_selection, select
 from partlabel.training.settings import Settings
 
@@ -61,6 +66,35 @@ def test_an_origin_that_notes_presences_only_does_not_test() -> None:
     tags = table.cells.origins_or_none() == list(table.origins).index("tags") + 1
     assert np.array_equal(may_test(table), ~tags)
     assert evidence(table).cells.values.size == (~tags).sum()
+
+
+@pytest.mark.parametrize("method", ["bce", "auto"])
+def test_tags_do_not_calibrate_a_run(method: str, tmp_path: Path) -> None:
+    """The thresholds and the calibration of a run are those of the labels that may test."""
+    rng = np.random.default_rng(0)
+    table = simulate.mixed(make_table(images=500), 0, full=0.4, tags=0.5)
+    vectors = rng.normal(size=(len(table), 4)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", ids=list(table.ids), vectors=vectors)
+    settings: dict[str, Any] = {"budget": 2, "folds": 2}
+    if method == "bce":
+        settings = {"epochs": 2, "val": 0.4}
+    run = train(
+        table,
+        features=tmp_path / "x.npz",
+        out=tmp_path / "run",
+        method=method,
+        reserve=0,
+        split_duplicates=True,
+        **settings,
+    )
+    selection, record, folds = run.selection, run.record, out_of_fold(run)
+    images = selection.train if folds else selection.val
+    scores = folds.scores if folds else score(run, selection.table.subset(images)).scores
+    known = known_cells(scores, evidence(selection.table).subset(images).dense())
+    expected = decision_figures(known)["calibration"]
+    assert record.calibration is not None
+    assert record.calibration.slopes == pytest.approx(expected.slopes, rel=1e-3)
+    assert record.calibration.intercepts == pytest.approx(expected.intercepts, rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.parametrize(

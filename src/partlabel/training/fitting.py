@@ -34,6 +34,7 @@ from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, watch
 from partlabel.training.progress import Progress
+from partlabel.training.reserving import calibrating
 from partlabel.training.run import Run
 from partlabel.training.run_data import make_task
 from partlabel.training.run_record import (
@@ -235,7 +236,7 @@ def _write_outcome(
         "broken": broken + [trainer.broken[row] for row in sorted(trainer.broken)],
         "best_epoch": progress.best_epoch + 1,
         "best_val_mAP": progress.best if np.isfinite(progress.best) else None,
-        **decision_figures(collect_known(predictions, trainer.val_set.table)),
+        **decision_figures(collect_known(predictions, calibrating(trainer.val_set.table))),
     }
     run.write(record.model_copy(update=outcome))
 

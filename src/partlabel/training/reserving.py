@@ -57,6 +57,24 @@ def evidence(table: LabelTable) -> LabelTable:
     return table.with_cells(table.cells.where(may_test(table)))
 
 
+def calibrating(table: LabelTable) -> LabelTable:
+    """The table with the labels that calibrate scores, and set thresholds: those that may test.
+
+    Tags beside other labels would make all classes look frequent. If no label may test, or all that
+    may are of one kind, there is nothing better than all labels.
+
+    >>> team = LabelTable(["a", "b"], ["cat"], [[1], [-1]]).with_origin("team")
+    >>> web = LabelTable(["c"], ["cat"], [[1]]).with_origin("web")
+    >>> calibrating(team.merge(web)).dense().ravel().tolist()
+    [1, -1, 0]
+    >>> calibrating(web).dense().ravel().tolist()
+    [1]
+    """
+    tested = evidence(table)
+    counts = tested.counts()
+    return tested if counts.present.any() and counts.absent.any() else table
+
+
 @dataclass(frozen=True)
 class Groups:
     """Images that are labelled alike.

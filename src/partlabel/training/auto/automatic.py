@@ -37,6 +37,7 @@ from partlabel.training.auto.search import Search
 from partlabel.training.auto.trials import Laboratory, Trial
 from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.monitor import Monitor
+from partlabel.training.reserving import calibrating
 from partlabel.training.run import Run
 from partlabel.training.run_record import Record, decision_figures
 from partlabel.training.run_split import Selection, by_humans
@@ -324,7 +325,7 @@ def _outcome(logits: NDArray[np.float64], val: LabelTable) -> dict[str, object]:
     score = evaluate(scores, val)["mAP"]
     return {
         "best_val_mAP": None if math.isnan(score) else score,
-        **decision_figures(known_cells(scores, val.dense())),
+        **decision_figures(known_cells(scores, calibrating(val).dense())),
     }
 
 

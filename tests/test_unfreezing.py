@@ -60,6 +60,25 @@ def test_the_better_of_the_two_is_kept(
         partlabel.train(*sources, frozen="nothing", resume=True, **TINY)
 
 
+def test_both_are_compared_on_the_same_images_without_a_holdout(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself, ``auto`` would hold out each image in turn, and validate on all of them."""
+    compared: dict[str, list[str]] = {}
+    score = unfreezing._score
+
+    def noted(run: Run) -> float:
+        compared[run.folder.name] = list(run.selection.validation.ids)
+        return score(run)
+
+    monkeypatch.setattr(unfreezing, "_score", noted)
+    table = read_labels(scene / "partial.csv").with_splits(None)
+    run = partlabel.train(table, scene / "images", tmp_path / "run", frozen="lower", **TINY)
+    assert run.finished
+    assert len(compared["frozen"]) == round(0.2 * len(table))
+    assert compared["frozen"] == compared["unfrozen"]
+
+
 def test_a_stopped_training_goes_on_with_the_same_split(
     scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from partlabel.training.checkpoint import load_state, save_state
 from partlabel.training.reserving import draw_reserved, evidence
 from partlabel.training.settings import AUTO, Settings
 
-_VALIDATION = 0.2  # share of the images, if the settings have none
+VALIDATION = 0.2  # share of the images, if the settings have none
 _RESERVED_IMAGES = 0.5  # share of the images of a split to validate on
 _NOTHING: Rows = np.zeros(0, dtype=np.int64)
 _UNUSED, _TRAIN, _VAL, _RESERVED = range(4)  # the part of each image, as it is stored
@@ -202,6 +202,11 @@ def _split(table: LabelTable, settings: Settings, groups: Groups) -> tuple[Rows,
     return train, val, False
 
 
+def has_own_validation(table: LabelTable, settings: Settings) -> bool:
+    """Whether the validation images are a split of their own."""
+    return settings.val_split is not None or bool(len(_given_parts(table, settings)[1]))
+
+
 def _given_parts(table: LabelTable, settings: Settings) -> tuple[Rows, Rows]:
     """Rows to train on, and rows to validate on if they are a split of their own."""
     names = table.split_names
@@ -220,7 +225,7 @@ def _share(settings: Settings, labels: LabelTable) -> float:
     if settings.val is not None:
         return settings.val
     # auto holds out each image in turn, so that all of them train and validate
-    return 0.0 if settings.method == AUTO and has_both_kinds(labels) else _VALIDATION
+    return 0.0 if settings.method == AUTO and has_both_kinds(labels) else VALIDATION
 
 
 def _without_empty(table: LabelTable, train: Rows, val: Rows, *, drop: bool) -> LabelTable:

@@ -134,7 +134,7 @@ def _train(
     if chosen.method == AUTO and chosen.frozen != "all":
         inside = partial(train, table, images, resume=True, **execution.model_dump())
         stated = stated_groups(table, chosen, path)
-        return unfreeze(out, chosen, table.ids, stated, inside, resume=resume)
+        return unfreeze(out, chosen, table, stated, inside, resume=resume)
     digest, files = table_digest(table), None if images is None else open_images(images)
     run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
     going_on = resume and run.exists()

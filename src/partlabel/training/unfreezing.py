@@ -21,10 +21,12 @@ from typing import Any
 from partlabel.base.choices import WHOLE_BATCH
 from partlabel.base.errors import FileError, InputError
 from partlabel.base.files import atomic_file
+from partlabel.labels import LabelTable
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.groups import Groups
 from partlabel.training.run import Run
 from partlabel.training.run_record import Location
+from partlabel.training.run_split import VALIDATION, has_own_validation
 from partlabel.training.settings import AUTO, Settings
 
 _PARTS, _OUTCOME = "parts", "unfreeze.json"
@@ -43,7 +45,7 @@ Train = Callable[..., Run]  # into a folder, with settings
 def unfreeze(
     folder: Path,
     settings: Settings,
-    ids: Sequence[str],
+    table: LabelTable,
     groups: Groups | None,
     train: Train,
     *,
@@ -54,7 +56,7 @@ def unfreeze(
     Args:
         folder: of the run; new or empty, unless ``resume``.
         settings: those of ``auto``; ``frozen`` says which part of the backbone is not trained.
-        ids: the images of the labels.
+        table: the labels.
         groups: images that the user groups; None if there are none.
         train: trains on the labels and images of the run, or goes on with a training.
         resume: whether to go on, or to return a finished run.
@@ -74,7 +76,9 @@ def unfreeze(
     _write(folder, {"asked": asked, "kept": None})
     search = {name: getattr(settings, name) for name in ("budget", "folds", "single")}
     shared = {name: getattr(settings, name) for name in _SHARED}
-    group_file = None if groups is None else _group_file(groups, ids, parts / "given.csv")
+    if settings.val is None and not has_own_validation(table, settings):
+        shared["val"] = VALIDATION  # auto would hold out each image in turn, other methods a share
+    group_file = None if groups is None else _group_file(groups, table.ids, parts / "given.csv")
     frozen = train(
         parts / "frozen",
         **_given(search | shared | {"group": group_file}),

@@ -647,7 +647,7 @@ def test_the_printed_command_trains_on_the_same_labels(scene: Path, tmp_path: Pa
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_with_positives_only_the_auc_chooses(
+def test_with_positives_only_their_rank_chooses(
     scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = simulate.single_positive(read_labels(scene / "labels.csv"), seed=0)

@@ -86,14 +86,23 @@ def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
         is_present = tested.labels == PRESENT
         present = int((is_present & np.isin(tested.columns, others)).sum())
         needed = round(needed_labels(precision) / _FOUND)
-        more = max(needed - present, fewest(precision))
-        share = max(float(is_present.sum() / max(len(tested), 1)), 0.01)
-        reasons.append(
-            f"{some([names[j] for j in others])}: {count(present, 'reserved label')} are present, "
-            f"and about {needed:,} are needed to show {100 * precision:g}% in most cases. That "
-            f"takes about {round(more / share, -2):,.0f} more known labels of these classes, drawn "
-            "at random (--plan)"
-        )
+        named, verb = some([names[j] for j in others]), "tests" if present == 1 else "test"
+        text = f"{named}: {count(present, 'present label')} {verb} these"
+        if present < needed:
+            share = max(float(is_present.sum() / max(len(is_present), 1)), 0.01)
+            more = round(max(needed - present, fewest(precision)) / share, -2)
+            text += (
+                f", and about {needed:,} are needed to show {100 * precision:g}% in most cases. "
+                f"That takes about {more:,.0f} more known labels of these classes, drawn at random "
+                "(--plan)"
+            )
+        else:
+            text += (
+                f". That is enough in most cases, but too few of them have scores that show "
+                f"{100 * precision:g}%. A better classifier or a lower --min-precision helps more "
+                "than more labels to test with"
+            )
+        reasons.append(text)
     number = count(int(wanting.sum()), "class", "classes")
     return f"no present label is filled in for {number}. " + ". ".join(reasons)
 
@@ -106,6 +115,17 @@ def better_alternatives(share: float, alternatives: dict[str, float]) -> str:
     return (
         f"other options would fill in more: {', '.join(better)}. Trying several options and taking "
         "the one that fills in most breaks the guarantee a little more often than stated"
+    )
+
+
+def ways_to_present_labels(numbers: dict[str, int]) -> str:
+    """Which options would fill in present labels, from the number that each fills in."""
+    better = [f"{number:,} with {way}" for way, number in numbers.items() if number]
+    if not better:
+        return ""
+    return (
+        f"other options would fill in present labels: {', '.join(better)}. Trying several options "
+        "and taking the one that fills in most breaks the guarantee a little more often than stated"
     )
 
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import partlabel
 from partlabel.judging.completion import complete_run
-from partlabel.judging.completion.doubts import ShareWrong, Suspect
+from partlabel.judging.completion.doubts import ShareWrong, Suspect, find_suspects
 from partlabel.judging.completion.notes import about_suspects
 from partlabel.labels import LabelTable
 from partlabel.metrics import label_noise
@@ -173,3 +173,17 @@ def test_what_is_said_about_suspects() -> None:
     assert "Of 1 of them, about 40%" in about_suspects(suspects, known, ShareWrong(0.4, 1))
     assert "per label are in the class 'x'" in about_suspects(suspects, known)
     assert about_suspects([], known) == ""
+
+
+def test_labels_of_a_class_with_one_kind_of_label_are_no_suspects() -> None:
+    """No probability can be told for classes that are known to be present only, such as tags."""
+    table = LabelTable(
+        ["a", "b", "c"], ["both", "tag", "never"], [[1, 1, -1], [-1, 1, -1], [0, 0, 0]]
+    )
+    known, against = table.cells, -5 * table.cells.values.astype(np.float64)
+    trained = np.zeros(len(known.values), dtype=np.bool_)
+    found = find_suspects(table, known, against, trained, 0.95)
+    assert {(one.image, one.name, one.value) for one in found} == {
+        ("a", "both", 1),
+        ("b", "both", -1),
+    }

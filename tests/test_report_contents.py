@@ -363,7 +363,9 @@ def test_labels_filled_in_as_absent_are_in_the_page_and_its_legend(work: Workspa
     call: dict[str, Any] = {"method": "an", "cache": work.cache, **TINY, "epochs": 12, "lr": 1e-2}
     page = page_of(build_report(train(labels, folder / "images", folder / "run", **call),
                                 precision=0.5))  # fmt: skip
-    rows = cells(section(page, "What <code>complete</code> guarantees"))
+    part = section(page, "What <code>complete</code> guarantees")
+    assert "about the images of the label file" in part
+    rows = cells(part)
     assert [row[1] for row in rows[1:]] == ["no guarantee: 12 classes", "pooled: 12 classes"]
     part = section(page, "Known and completed labels")
     legend, images = part.split('<div class="grid">')

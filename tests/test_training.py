@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel import LabelTable, load, metrics, read_labels, train
+from partlabel import LabelTable, evaluate, load, metrics, predict, read_labels, train
 from partlabel.base.errors import InputError, JobError, PartlabelWarning
 from partlabel.cli import main
 from partlabel.judging.scoring import evaluate_run, own_thresholds
@@ -224,6 +224,10 @@ def test_a_signal_saves_a_checkpoint_and_names_resume(
     assert (tmp_path / "run" / "last.safetensors").exists()
     with pytest.raises(InputError, match="the run is not finished"):
         load(tmp_path / "run")
+    with pytest.raises(InputError, match="the run is not finished"):
+        evaluate(tmp_path / "run", reserved=True)
+    with pytest.raises(InputError, match="the run is not finished"):
+        predict(tmp_path / "run", scene / "images", abstain=True)
 
 
 @pytest.mark.parametrize(("words", "told"), [([], True), (["--threshold", "0.4"], False)])
@@ -233,7 +237,10 @@ def test_evaluate_says_if_no_score_reaches_one_half(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    result = metrics.evaluate([[0.3, 0.1], [0.2, 0.4]], [[1, -1], [-1, 1]])
+    """Classes that are known to be present only cannot be measured, and do not count."""
+    scores = [[0.3, 0.1, 0.9, 0.2, 0.2], [0.2, 0.4, 0.9, 0.9, 0.2]]
+    truth = [[1, -1, 1, 0, 1], [-1, 1, 0, 1, 0]]
+    result = metrics.evaluate(scores, truth)
     monkeypatch.setattr("partlabel.judging.measuring.evaluate", lambda *_, **__: result)
     assert main(["evaluate", "run", "labels.csv", *words]) == 0
     assert ("no present label of 2 classes reaches 0.5" in capsys.readouterr().out) == told
@@ -388,7 +395,9 @@ def test_bad_settings(change: dict[str, Any], message: str, scene: Path, tmp_pat
 def test_bad_data(scene: Path, tmp_path: Path) -> None:
     table = read_labels(scene / "labels.csv")
     extended = table.merge(LabelTable(["gone.png"], table.classes, [[1, 1, 1, 1]], ["train"]))
-    with pytest.raises(InputError, match=r"1 image of the label file not found: 'gone\.png'"):
+    with pytest.raises(
+        InputError, match=r"1 image of the label file not found: 'gone\.png'.*delete"
+    ):
         train(extended, scene / "images", tmp_path / "r", method="bce", **TINY)
     with_empty_class = table.with_more_classes(["unicorn"])
     with pytest.raises(InputError, match="'unicorn'; 1 class cannot be learned"):

@@ -112,7 +112,7 @@ def evaluate(
         reading=reading,
     )
     show_evaluation(result)
-    if threshold is None and not own_thresholds and 2 * result.unpredicted > len(result.per_class):
+    if threshold is None and not own_thresholds and 2 * result.unpredicted > result.measured:
         say(
             f"no present label of {count(result.unpredicted, 'class', 'classes')} reaches 0.5: the "
             "scores of this run rank images, but are no probabilities. --own-thresholds measures "

@@ -76,6 +76,7 @@ def evaluate(
     opened = open_run(
         run, images if reserved else None, cache, device, features, feature_ids, teachers
     )
+    opened.finished_record()  # otherwise a message could be about labels, not about the run
     default = 0.5 if threshold is None else threshold
     thresholds = scoring.own_thresholds(opened) if own_thresholds else default
     if labels is None:
@@ -136,6 +137,7 @@ def predict(
     if min_precision is not None and not abstain:
         raise InputError("--min-precision has no effect without --abstain")
     opened = open_run(run, None, cache, device, features, feature_ids, teachers)
+    opened.finished_record()  # before anything is said about a guarantee
     decide = None
     if abstain:
         own = open_run(run, None, cache, device)  # with the features that the run was trained on

@@ -100,8 +100,19 @@ at {where}:
 
     @property
     def unpredicted(self) -> int:
-        """The number of classes with present labels of which none reaches the threshold."""
-        return int(((self.per_class["present"] > 0) & (self.per_class["recall"] == 0)).sum())
+        """The number of measured classes of which no present label reaches the threshold."""
+        return int((self._is_measured & (self.per_class["recall"] == 0)).sum())
+
+    @property
+    def measured(self) -> int:
+        """The number of classes with present and absent labels."""
+        return int(self._is_measured.sum())
+
+    @property
+    def _is_measured(self) -> NDArray[np.bool_]:
+        rows = self.per_class
+        measured: NDArray[np.bool_] = (rows["present"] > 0) & (rows["absent"] > 0)
+        return measured
 
     def plus(self, **figures: float) -> "Evaluation":
         """A copy with additional metrics, which come before the others."""

@@ -22,7 +22,7 @@ from partlabel.models.features import Bank
 from partlabel.models.features.evidence_inputs import EvidenceInputs
 from partlabel.models.heads import WithEvidence
 from partlabel.models.prediction import InputSource, collect_known
-from partlabel.training.auto.automatic import check_size, fit_members, sweep_trials
+from partlabel.training.auto.automatic import check_contrast, check_size, fit_members, sweep_trials
 from partlabel.training.checkpoint import save_state
 from partlabel.training.devices import find_device, make_fabric
 from partlabel.training.embedded import (
@@ -64,6 +64,7 @@ def train_into(
     torch.manual_seed(key(settings.seed, "init"))
     model, method = _build(run, record)
     if settings.method == AUTO:
+        check_contrast(selection)
         check_size(selection, settings, model.backbone.channels)
     else:
         method.prepare(make_task(selection, settings, run.folder))  # may raise: nothing is written

@@ -49,7 +49,8 @@ def find_files(
         raise FileError(
             files.where,
             f"{count(len(missing), 'image')} of the label file not found: {some(missing)}; "
-            f"{files.hint} `partlabel inspect LABELS --images DIR` lists them",
+            f"{files.hint} `partlabel inspect LABELS --images DIR` lists them. Add the images, or "
+            "delete their rows in the label file",
         )
     paths = {
         row: files.at(match.file)

@@ -69,7 +69,7 @@ class Run(RunData):
 
     def classifier(self) -> Classifier:
         """The trained model, on the CPU."""
-        model, _ = self.build(self._finished(), pretrained=False)
+        model, _ = self.build(self.finished_record(), pretrained=False)
         weights = self._weights("best.safetensors")
         if self.settings.frozen != "nothing":
             frozen = self._weights(_FROZEN)
@@ -96,7 +96,7 @@ class Run(RunData):
         """The method as it was at the end of the training."""
         if self.settings.method == AUTO:
             raise InputError(f"{self.folder}: auto combines several methods, it has no loss")
-        _, method = self.build(self._finished(), pretrained=False)
+        _, method = self.build(self.finished_record(), pretrained=False)
         method.prepare(self.task())
         with must_fit(self.checkpoint):
             method.load_state_dict(self.last_state()["method"])
@@ -172,7 +172,8 @@ class Run(RunData):
         with must_fit(path):
             model.load_trained(self._weights(str(path.relative_to(self.folder))))
 
-    def _finished(self) -> Record:
+    def finished_record(self) -> Record:
+        """The content of ``run.json``; an error if the training has not ended."""
         record = self.record
         if not record.finished:
             raise FileError(

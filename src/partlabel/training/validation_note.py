@@ -26,8 +26,9 @@ def describe_validation(run: Run) -> str:
         text += ", each scored by models and weights that its labels had no part in"
     few = int((present < _FEW).sum())
     if few:
+        have = "has" if few == 1 else "have"
         text += (
-            f", a rough figure: {few} of {count(len(present), 'class', 'classes')} have fewer than "
-            f"{_FEW} present labels there"
+            f", a rough figure: {few} of {count(len(present), 'class', 'classes')} {have} fewer "
+            f"than {_FEW} present labels there"
         )
     return text

@@ -28,11 +28,13 @@ from partlabel.judging.completion.notes import (
     shifted_classes,
     tagged_images,
     unlike_images,
+    ways_to_present_labels,
     why_nothing,
 )
 from partlabel.judging.completion.prepared_scores import prepare
 from partlabel.judging.completion.result import Completion, files_of
 from partlabel.judging.image_scores import KeptScores, scores_of
+from partlabel.labels import PRESENT
 from partlabel.labels.cells import Cells
 from partlabel.labels.mixed_tags import find_mixed_tags
 from partlabel.metrics.sampling import Basis
@@ -91,10 +93,10 @@ def complete_run(
     if reason:
         notes = [reason]
     else:
-        alternatives = _alternatives(assessment, guarantee)
+        shares, present = _alternatives(assessment, guarantee)
         notes = [
             classes_without_labels(assessment, selection),
-            better_alternatives(assessment.share, alternatives),
+            better_alternatives(assessment.share, shares) or ways_to_present_labels(present),
             shifted_classes(assessment, selection.train),
             tagged_images(assessment),
             *(one.describe() for one in find_mixed_tags(selection.known)),
@@ -177,16 +179,29 @@ def _are_in(
     return np.isin(rows * classes + columns, inside[cells.values != 0])
 
 
-def _alternatives(assessment: Assessment, basis: Basis | None) -> dict[str, float]:
-    """The share of unknown labels that other options fill in; none if enough is filled in."""
+def _alternatives(
+    assessment: Assessment, basis: Basis | None
+) -> tuple[dict[str, float], dict[str, int]]:
+    """What other options fill in, if little is filled in, or no present label.
+
+    Returns the share of unknown labels that each fills in, and the number of present labels. The
+    first are empty if enough is filled in, and the second if some present label is.
+    """
     shares: dict[str, float] = {}
-    if assessment.share >= _LITTLE:
-        return shares
+    present: dict[str, int] = {}
+    is_little, has_present = assessment.share < _LITTLE, bool(assessment.filled[PRESENT].any())
+    if not is_little and has_present:
+        return shares, present
     for option, precision, other in _weaker_guarantees(assessment.precision, basis):
-        shares[option] = assess(assessment.material, precision, other).share
-        if precision < assessment.precision and shares[option] > assessment.share:
+        result = assess(assessment.material, precision, other)
+        if is_little:
+            shares[option] = result.share
+        if not has_present:
+            present[option] = int(result.filled[PRESENT].sum())
+        is_better = shares.get(option, 0) > assessment.share or present.get(option, 0) > 0
+        if precision < assessment.precision and is_better:
             break
-    return shares
+    return shares, present
 
 
 def _weaker_guarantees(

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from partlabel.images.batches import Rows
 from partlabel.judging.completion.held_labels import Mask, Scores
-from partlabel.labels import CHOSEN, CONFIRMED, LabelTable
+from partlabel.labels import ABSENT, CHOSEN, CONFIRMED, PRESENT, LabelTable
 from partlabel.labels.cells import Cells
 from partlabel.metrics.label_noise import chance_wrong
 from partlabel.training.reserving import may_test
@@ -54,7 +54,8 @@ def find_suspects(
 ) -> list[Suspect]:
     """Known labels whose probability to be right is low, the least likely first.
 
-    Labels that a human gave or confirmed because a model asked are left out.
+    Labels that a human gave or confirmed because a model asked are left out. So are labels of
+    classes that are known to be present only, or absent only: nothing shows how likely they are.
 
     Args:
         table: the images and classes.
@@ -63,7 +64,7 @@ def find_suspects(
         trained: [m] whether the score of a label is by a model that was trained on it.
         precision: of a completion; if it is below 80%, less likely labels are listed too.
     """
-    found = np.flatnonzero(_unasked(known) & (known.values * logits < -_limit(precision)))
+    found = np.flatnonzero(_may_be_listed(known) & (known.values * logits < -_limit(precision)))
     order = found[np.argsort(-np.abs(logits[found]), kind="stable")]
     rows, columns = known.rows[order], known.columns[order]
     parts = (rows, columns, known.values[order], logits[order], trained[order])
@@ -82,7 +83,7 @@ def estimate_wrong(
         table, known, logits, precision: as in :func:`find_suspects`.
         honest: [m] where logits are calibrated, and of models that were not trained on a label.
     """
-    listed = _unasked(known) & (known.values * logits < -_limit(precision))
+    listed = _may_be_listed(known) & (known.values * logits < -_limit(precision))
     used = np.flatnonzero(honest & may_test(table.with_cells(known)))
     if not listed[used].any():
         return None
@@ -95,9 +96,15 @@ def estimate_wrong(
     return ShareWrong(float(chance[listed[used]].mean()), number)
 
 
-def _unasked(known: Cells) -> Mask:
-    """[m] the known labels, but for those that a human gave because a model asked."""
-    return ~np.isin(known.asked_or_not(), (CHOSEN, CONFIRMED))
+def _may_be_listed(known: Cells) -> Mask:
+    """[m] labels that a human gave unasked, of classes with present and absent labels."""
+    columns = known.columns
+    present, absent = (
+        np.bincount(columns[known.values == value], minlength=int(columns.max(initial=0)) + 1)
+        for value in (PRESENT, ABSENT)
+    )
+    both = ((present > 0) & (absent > 0))[columns]
+    return both & ~np.isin(known.asked_or_not(), (CHOSEN, CONFIRMED))
 
 
 def _limit(precision: float) -> float:

@@ -88,7 +88,7 @@ def classes_without_labels(assessment: Assessment, selection: Selection) -> str:
         is_present = tested.labels == PRESENT
         present = int((is_present & np.isin(tested.columns, others)).sum())
         needed = round(needed_labels(precision) / _FOUND)
-        share = max(float(is_present.sum() / max(len(tested), 1)), 0.01)
+        share = max(float(is_present.sum() / max(len(is_present), 1)), 0.01)
         who = some([names[j] for j in others])
         test = f"{who}: {present:,} of the labels that test are present"
         if present < needed:
@@ -116,6 +116,17 @@ def better_alternatives(share: float, alternatives: dict[str, float]) -> str:
     return (
         f"other options would fill in more: {', '.join(better)}. Trying several options and taking "
         "the one that fills in most breaks the guarantee a little more often than stated"
+    )
+
+
+def ways_to_present_labels(numbers: dict[str, int]) -> str:
+    """Which options would fill in present labels, from the number that each fills in."""
+    better = [f"{number:,} with {way}" for way, number in numbers.items() if number]
+    if not better:
+        return ""
+    return (
+        f"other options would fill in present labels: {', '.join(better)}. Trying several options "
+        "and taking the one that fills in most breaks the guarantee a little more often than stated"
     )
 
 

@@ -30,12 +30,14 @@ class Plan:
         rows: the images to label, in the order in which they should be.
         precision: the precision that the labels are to show.
         present: present labels per image that are expected.
+        wanted: the number of images that show it in most cases; fewer may have unknown labels.
     """
 
     table: LabelTable
     rows: NDArray[np.int64]
     precision: float
     present: float
+    wanted: int
 
     @property
     def labels(self) -> int:
@@ -46,12 +48,29 @@ class Plan:
         """What to do, and what it makes possible."""
         few = math.ceil(fewest(self.precision) / _FOUND / self.present)
         images, precision = count(len(self.rows), "image"), f"{100 * self.precision:g}%"
+        more = (
+            "To draw further images, add them to the label file without labels (`partlabel merge "
+            "LABELS NAMES.txt -o NEW`, one name per line), and train again"
+        )
+        if not len(self.rows):
+            return f"there is nothing to label: all labels of the label file are known. {more}"
+        shown = f"show {precision} for present labels of all classes together"
+        if len(self.rows) < few:
+            enough = f"Too few images have unknown labels to {shown}: it takes {few:,}. {more}"
+        elif len(self.rows) < self.wanted:
+            enough = (
+                f"The first {few:,} of them can {shown} if no error is among them. About "
+                f"{self.wanted:,} do so in most cases, but no more have unknown labels. {more}"
+            )
+        else:
+            enough = (
+                f"The first {few:,} of them can {shown} if no error is among them; all of them do "
+                "so in most cases"
+            )
         return (
             f"label {images} for all classes ({self.labels:,} labels). They are drawn at random. "
-            f"The first {few:,} of them can show {precision} for present labels of all classes "
-            "together if no error is among them; all of them do so in most cases. "
-            "Absent labels need fewer. Fill in the column 'value' with 1 or 0, merge the file into "
-            "your labels (`partlabel merge LABELS FILE -o NEW`), and train again"
+            f"{enough}. Absent labels need fewer. Fill in the column 'value' with 1 or 0, merge "
+            "the file into your labels (`partlabel merge LABELS FILE -o NEW`), and train again"
         )
 
     def save(self, path: str | os.PathLike[str], *, excel_safe: bool = False) -> None:
@@ -80,4 +99,4 @@ def make_plan(run: Run, precision: float) -> Plan:
     open_rows = np.flatnonzero(labelled < len(known.classes))
     draws = uniform(key(run.settings.seed, "plan"), keys(known.ids.take(open_rows)))
     rows = open_rows[np.argsort(draws, kind="stable")[:number]]
-    return Plan(known, rows, precision, present)
+    return Plan(known, rows, precision, present, number)

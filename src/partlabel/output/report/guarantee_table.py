@@ -43,7 +43,8 @@ def guarantees(assessment: Assessment, classes: list[str], reason: str) -> list[
         "least. Classes with too few labels are tested together, and the guarantee then holds for "
         "the pool, not for each of its classes. Of the held-out labels, "
         f"{percent(filled[PRESENT])}% would have been filled in as present and "
-        f"{percent(filled[ABSENT])}% as absent."
+        f"{percent(filled[ABSENT])}% as absent. All of this is about the images of the label file. "
+        "If `complete` also fills in labels of further images, these change how classes are tested."
     )
     header = [
         "labels",

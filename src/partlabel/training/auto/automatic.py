@@ -58,6 +58,18 @@ def check_size(selection: Selection, settings: Settings, features: int) -> None:
     check_memory(images, len(selection.classes), features, models)
 
 
+def check_contrast(selection: Selection) -> None:
+    """Raise an error if every image has every class: there is nothing to tell apart."""
+    training = selection.training
+    if (training.counts().present == len(training)).all():
+        raise InputError(
+            "every training image has every class, so nothing shows what an image without them "
+            "looks like. Add images with absent labels (0), or images whose labels are unknown, "
+            "for example with `partlabel merge LABELS NAMES.txt -o NEW`: NAMES.txt has the name of "
+            "an image per line"
+        )
+
+
 _MEMBERS = 8  # of an ensemble, at most
 _OF_A_KIND = 2  # candidates of the same method and head to choose members from
 _SCREENING = 2  # folds that candidates are compared on first, at least

@@ -207,7 +207,7 @@ class LabelTable:
         positions = self._rows(rows)
         splits = None if self.splits is None else self.splits.take(positions)
         ids = self.ids.take(positions)
-        if len(np.unique(positions)) < len(positions):
+        if np.bincount(positions).max(initial=0) > 1:
             check_names("image", ids)
         cells = self.cells.take(positions).tidy()
         return LabelTable.from_cells(ids, self.classes, cells, splits, self.origins, check=False)

@@ -184,8 +184,8 @@ def evaluate_cells(cells: KnownCells, threshold: ArrayLike = 0.5) -> Evaluation:
         average_precisions[j] = precision_of_ranking(
             cells.scores[own], is_present[own], ~is_present[own]
         )
-    images = len(np.unique(cells.rows))
-    wrong = len(np.unique(cells.rows[is_predicted != is_present]))
+    images = np.count_nonzero(np.bincount(cells.rows))
+    wrong = np.count_nonzero(np.bincount(cells.rows[is_predicted != is_present]))
     exact = 1 - wrong / images if images else float("nan")
     return summarise(average_precisions, hits, predicted, present, absent, limits, exact)
 

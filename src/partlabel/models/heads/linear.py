@@ -45,7 +45,9 @@ class Linear(HasClassMaps, HasClassRows):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Feature maps [B, D, H, W] to logits [B, C]."""
-        pooled = signed_power(maps.mean(dim=(2, 3)), self.power)
+        # of given vectors there is one position, and a mean would take as long as the product below
+        means = maps.flatten(1) if maps.shape[2:].numel() == 1 else maps.mean(dim=(2, 3))
+        pooled = signed_power(means, self.power)
         logits: Tensor = self.classifier(self.dropout(pooled))
         return logits
 

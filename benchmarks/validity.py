@@ -48,7 +48,7 @@ from partlabel.metrics.known_cells import KnownCells, known_cells
 from partlabel.metrics.sampling import Basis, Population, draw_sample
 from partlabel.metrics.spread import spread_of
 from partlabel.output.bench.sheets import Sheet, markdown
-from partlabel.training.reserving import evidence
+from partlabel.training.reserving import evidence, tagged_images
 from partlabel.training.run_split import Selection, select
 from partlabel.training.settings import Settings
 
@@ -194,10 +194,7 @@ class Evidence:
     def populations(self, selection: Selection, seed: int) -> list[tuple[Population, Mask]]:
         """Labels to fill in with those that test them, and where [n, C] they are unknown."""
         known = selection.known
-        tagged = np.zeros(len(known), dtype=np.bool_)
-        if "tags" in known.origins:
-            code = list(known.origins).index("tags") + 1
-            tagged[known.cells.rows[known.cells.origins_or_none() == code]] = True
+        tagged = tagged_images(known)
         readable = np.ones(len(known), dtype=np.bool_) if self.images is None else self.images
         nothing = np.zeros(0, dtype=np.int64)
         chosen = Judges(nothing, nothing, nothing.astype(np.int8))
@@ -209,7 +206,7 @@ class Evidence:
         scores = self.logits[self.tested.rows, self.tested.columns]
         tested = self.tested.with_scores(scores, len(known.classes))
         tests = reserved_labels(layout, tested, (scores, scores), seed, known)
-        found = populations(layout, tests.take(~tagged[tests.rows]), spreads)
+        found = populations(layout, tests, spreads)
         return [(one, np.isin(parts, list(PARTS[one.unit]))) for one in found]
 
 

@@ -72,6 +72,15 @@ def partial(world: World, rng: Any) -> LabelTable:
     return _table(np.where(rng.random(world.truth.shape) < shares, world.truth, 0))
 
 
+def presences_of_two(world: World, rng: Any) -> LabelTable:
+    """Labels missing at random, but of two classes only presences were noted."""
+    shares = rng.permutation(np.linspace(0.15, 0.6, CLASSES))
+    labels = np.where(rng.random(world.truth.shape) < shares, world.truth, 0)
+    some = labels[:, [2, 5]]
+    labels[:, [2, 5]] = np.where(some == PRESENT, some, 0)
+    return _table(labels)
+
+
 def origins(world: World, rng: Any) -> LabelTable:
     """Two origins, of which one has labelled more; one also answered questions of a model."""
     second = np.arange(IMAGES) % 2 == 1
@@ -129,6 +138,7 @@ def merged_without_origins(world: World, rng: Any) -> LabelTable:
 
 MISSING = {
     "at random": partial,
+    "at random, two classes presences only": presences_of_two,
     "at random, by origin": origins,
     "per image": per_image,
     "merged": merged,

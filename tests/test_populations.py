@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from partlabel.judging.completion.assessment import Scope
 from partlabel.judging.completion.evidence_files import recall_at_least
@@ -56,10 +57,10 @@ def make_populations(selection: Selection, held: HeldLabels, rng: Any) -> tuple[
     scores = logits[held.tested.rows, held.tested.columns]
     tested = held.tested.with_scores(scores, len(known.classes))
     tests = reserved_labels(layout, tested, (scores, scores), 0, known)
-    return layout, populations(layout, tests.take(~held.tagged[tests.rows]), spreads)
+    return layout, populations(layout, tests, spreads)
 
 
-def test_images_that_are_not_filled_in_do_not_test() -> None:
+def test_tagged_images_test_each_other_if_labels_are_missing_at_random() -> None:
     """The last class has presences only, so that images with one of these are tagged."""
     rng = np.random.default_rng(0)
     truth = make_truth(rng, 1500)
@@ -67,13 +68,44 @@ def test_images_that_are_not_filled_in_do_not_test() -> None:
     labels[labels[:, -1] == ABSENT, -1] = 0
     tagged = labels[:, -1] == PRESENT
     selection = select(make_table(labels), Settings(method="bce"))
-    assert (selection.tested.dense()[tagged] != 0).any()
-    layout, found = make_populations(selection, make_held(selection, tagged), rng)
-    assert found
-    for population in found:
-        assert len(population.tests.rows)
-        assert not tagged[population.tests.rows].any()
-        assert not layout.open_images(PARTS[population.unit])[tagged].any()
+    layout, (by_label, by_image) = make_populations(selection, make_held(selection, tagged), rng)
+    unknown = (labels == 0)[:, :-1]
+    assert by_label.unit == "cell"
+    own = layout.groups[tagged].min()
+    assert (layout.groups[tagged] == own).all()
+    assert not (layout.groups[~tagged] == own).any()
+    assert np.array_equal(by_label.unknown[own, :-1], unknown[tagged].sum(axis=0))
+    assert np.array_equal(by_label.unknown[:, :-1].sum(axis=0), unknown.sum(axis=0))
+    assert not by_label.unknown[:, -1].any()
+    sample = by_label.tests.take(by_label.tests.groups == own)
+    assert tagged[sample.rows].all()
+    shares = [part[own, :-1].sum() / part[:, :-1].sum() for part in by_label.counts]
+    assert shares[0] == pytest.approx(shares[1], rel=0.05)
+    # nothing tests the last class, whose presences are all known where an image is tagged
+    assert by_image.unit == "image"
+    assert not tagged[by_image.tests.rows].any()
+    assert not layout.open_images(TAGGED).any()
+
+
+def test_tagged_images_do_not_test_others_and_others_not_them() -> None:
+    """Whole images are labelled, and others have one tag."""
+    rng = np.random.default_rng(3)
+    truth = make_truth(rng, 1500)
+    kind = rng.integers(3, size=1500)
+    first = (truth == PRESENT) & (np.cumsum(truth == PRESENT, axis=1) == 1)
+    labels = np.where((kind == 0)[:, None] | ((kind == 1)[:, None] & first), truth, 0)
+    tagged = (kind == 1) & first.any(axis=1)
+    plain = make_table(labels)
+    codes = (kind[plain.cells.rows] + 1).astype(np.uint8)
+    cells = plain.cells.with_details(origins=codes)
+    names = plain.ids, plain.classes
+    table = LabelTable.from_cells(*names, cells, None, ["team", "web", "-"])
+    selection = select(table, Settings(method="bce"))
+    layout, (population,) = make_populations(selection, make_held(selection, tagged), rng)
+    assert population.unit == "image"
+    assert len(population.tests.rows)
+    assert not tagged[population.tests.rows].any()
+    assert not layout.open_images(PARTS["image"])[tagged].any()
     assert np.array_equal(layout.open_images(TAGGED), tagged & (labels == 0).any(axis=1))
 
 

@@ -75,12 +75,25 @@ def calibrating(table: LabelTable) -> LabelTable:
     return tested if counts.present.any() and counts.absent.any() else table
 
 
+def tagged_images(table: LabelTable) -> Mask:
+    """[n] images with a present label of an origin that noted presences of its class only.
+
+    Which these are does not depend on labels that may be reserved: such an origin has none.
+    """
+    cells = table.cells
+    tags = (cells.values == PRESENT) & ~may_test(table)
+    tagged = np.zeros(len(table), dtype=np.bool_)
+    tagged[cells.rows[tags]] = True
+    return tagged
+
+
 @dataclass(frozen=True)
 class Groups:
     """Images that are labelled alike.
 
     Args:
-        of_image: [n] the group of each image: the images with labels of the same origins.
+        of_image: [n] the group of each image: the images with labels of the same origins that are
+            all tagged, or not, since where one presence is known others are rarer.
         random: [G] whether the labels of a group are missing at random, label by label; not if
             whole images are labelled, or all images have the same number of labels, or no label
             shows an origin, or images belong together.
@@ -122,7 +135,9 @@ def image_groups(
         bool(one.all()) and _missing_at_random(per_class[group], int(images[group]), spreads[group])
         for group, one in enumerate(groups)
     ]
-    return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_))
+    # the tagged images of a group, which is small maybe, are known as the group is
+    used, of_image = np.unique(2 * of_image + tagged_images(table), return_inverse=True)
+    return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_)[used // 2])
 
 
 def groups_without_reserved(

@@ -228,6 +228,7 @@ def assess_new_images(
         one_group,
         np.zeros((1, classes), dtype=np.int64),
         run.selection.groups.first,
+        held.tagged,
     )
     alike = Likeness(OriginGroups([NO_ORIGIN], one_group), [], leaves_out=False)
     material = measured(run, scores, held, alike, layout)

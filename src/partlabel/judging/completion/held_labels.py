@@ -13,7 +13,7 @@ from partlabel.images.batches import Rows
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.metrics.known_cells import KnownCells, joined
 from partlabel.training.out_of_fold import OutOfFold, out_of_fold
-from partlabel.training.reserving import evidence, may_test
+from partlabel.training.reserving import evidence, tagged_images
 from partlabel.training.run import Run
 
 Kind = Literal["exact", "cross"]
@@ -59,8 +59,8 @@ class HeldLabels:
             the scores of the final model.
         choosing_folds: more of them, with scores of models that were not trained on their images.
         tested: reserved labels.
-        tagged: [n] images of which only presences are known; without fully labelled images no
-            present label of them is filled in.
+        tagged: [n] images with a tag, which only images with tags can test for present labels; none
+            if whole images are reserved.
         readable: [n] images that can be scored.
         folds: the scores of models that were not trained on an image, if these are tested.
     """
@@ -84,7 +84,7 @@ def gather(run: Run, table: LabelTable, readable: Mask, kind: Kind | None = None
     """
     selection = run.selection
     tagged = np.zeros(len(table), dtype=np.bool_)
-    tagged[: len(selection.known)] = _tagged(selection.known)
+    tagged[: len(selection.known)] = tagged_images(selection.known)
     folds = out_of_fold(run)
     if kind == "cross" and (folds is None or len(selection.reserved)):
         raise InputError(
@@ -146,15 +146,6 @@ def _reserved_cells(
     names = keys(table.ids)[tested.rows], keys(table.classes)[tested.columns]
     chooses = uniform(key(run.settings.seed, "choosing"), *names) < _CHOOSING
     return tested.where(chooses), None, tested.where(~chooses)
-
-
-def _tagged(known: LabelTable) -> Mask:
-    """[n] images with a present label of an origin that noted presences of this class only."""
-    cells = known.cells
-    tags = (cells.values == PRESENT) & ~may_test(known)
-    tagged = np.zeros(len(known), dtype=np.bool_)
-    tagged[cells.rows[tags]] = True
-    return tagged
 
 
 def chosen_by(held: HeldLabels, scores: Scores, classes: int) -> KnownCells:

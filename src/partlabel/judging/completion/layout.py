@@ -55,6 +55,7 @@ class Layout:
         groups: [n] the group of each image. Labels are missing at random within a class and group.
         by_label: [G, C] the number of unknown cells that are tested by label.
         together: [n] the same number for images that belong together, which count as one.
+        tagged: [n] images whose labels do not test other images.
     """
 
     kind: NDArray[np.int64]
@@ -64,6 +65,7 @@ class Layout:
     groups: NDArray[np.int64]
     by_label: NDArray[np.int64]
     together: NDArray[np.int64]
+    tagged: Mask
 
     def of(self, rows: Rows) -> NDArray[np.int8]:
         """[b, C] the part of each cell of readable rows [b], if it is unknown."""
@@ -147,22 +149,21 @@ def lay_out(
     rows = cells.rows
     counted = held.readable[rows] & (cells.values != 0)
     rows, columns = rows[counted], cells.columns[counted]
-    # nothing of a tagged image is filled in by these tests, so its labels are no sample of the rest
-    usual, shape = held.readable & ~held.tagged & used, (len(groups.random), len(known.classes))
-    tests, own = held.tested.where(~held.tagged[held.tested.rows]), usual[rows]
+    usual, shape = held.readable & used, (len(groups.random), len(known.classes))
+    own = usual[rows]
     missing = np.bincount(of_image[usual], minlength=shape[0])[:, None] - counts_by_group(
         of_image[rows[own]], columns[own], shape
     )
     alone = np.zeros(shape, dtype=np.bool_)
     if not len(selection.reserved):
-        alone = _tested_alone(missing, tests, of_image, groups.random)
+        alone = _tested_alone(missing, held.tested, of_image, groups.random)
     outside = np.zeros(len(known), dtype=np.bool_)
     outside[np.setdiff1d(np.arange(number), selection.used)] = True
-    state, parts = _states(of_image, alone, used & ~held.tagged, outside, held.tagged)
+    state, parts = _states(of_image, alone, used, outside, held.tagged)
     kinds = _reduced(np.where(held.readable, state, -1), parts)
     by_label = np.where(alone, missing, 0)
     return Layout(**kinds, rows=rows, columns=columns, groups=of_image, by_label=by_label,
-                  together=together)  # fmt: skip
+                  together=together, tagged=held.tagged)  # fmt: skip
 
 
 def _tested_alone(
@@ -185,14 +186,14 @@ def _states(
         alone: [G, C] classes and groups that are tested by label.
         by_group: [n] images that may be tested by label.
         outside: [n] images of splits that were not used.
-        tagged: [n] images of which only presences are known.
+        tagged: [n] images with tags.
     """
-    parts = np.empty((len(alone) + len(Part), alone.shape[1]), dtype=np.int8)
-    parts[: len(alone)] = np.where(alone, Part.BY_LABEL, Part.BY_IMAGE)
-    parts[len(alone) :] = np.arange(len(Part))[:, None]
     by_image = np.where(outside, Part.BY_IMAGE_OUTSIDE, Part.BY_IMAGE)
     otherwise = np.where(tagged, np.where(outside, Part.TAGGED_OUTSIDE, Part.TAGGED), by_image)
-    return np.where(by_group, group, len(alone) + otherwise), parts
+    some_alone = np.vstack([alone, np.zeros_like(alone[:1])])  # the last row is of other images
+    state = np.where(by_group, group, len(alone)) * len(Part) + otherwise
+    parts = np.where(some_alone[:, None], Part.BY_LABEL, np.arange(len(Part))[:, None])
+    return state, parts.reshape(-1, alone.shape[1]).astype(np.int8)
 
 
 def reserved_labels(
@@ -232,7 +233,7 @@ def populations(
     """The cells to fill in with the labels that test them: drawn by label, and by image.
 
     Args:
-        tests: of images that are filled in by these tests.
+        tests: labels that test; those of tagged images do so by label only.
         spreads: the calibrated logits of the unknown cells of each part.
         some_left_out: whether images that other images would test are left out, maybe all of them.
     """
@@ -244,6 +245,7 @@ def populations(
     by_image = layout.unknown[list(PARTS["image"])].sum(axis=0, keepdims=True)
     if by_image.any() or some_left_out:
         spread = joined_spread([spreads[p] for p in PARTS["image"] if p in spreads], classes)
+        tests = tests.take(~layout.tagged[tests.rows])
         tests = tests._replace(groups=np.zeros_like(tests.groups))
         result.append(Population(spread, by_image, tests, "image"))
     return result

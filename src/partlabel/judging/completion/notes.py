@@ -8,7 +8,7 @@ from partlabel.base.errors import count, some
 from partlabel.images.batches import Rows
 from partlabel.judging.completion.assessment import Assessment, expected_share
 from partlabel.judging.completion.doubts import ShareWrong, Suspect, most_common
-from partlabel.judging.completion.layout import Part
+from partlabel.judging.completion.layout import TAGGED, Part
 from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC, Comparison
 from partlabel.judging.image_scores import is_small
 from partlabel.labels import ABSENT, PRESENT, LabelTable
@@ -181,13 +181,14 @@ def other_splits(assessment: Assessment) -> str:
 
 def tagged_images(assessment: Assessment) -> str:
     """How many images have tags only, so that no present label of them is filled in."""
-    number = int(assessment.material.held.tagged.sum())
+    number = int(assessment.material.layout.open_images(TAGGED).sum())
     if not number:
         return ""
     return (
-        f"{count(number, 'image')} have labels of an origin that noted presences only. No present "
-        "label of these is filled in: their other labels are present less often than those of the "
-        "images that test. Fully labelled images in a split 'holdout' change that"
+        f"{count(number, 'image')} have labels of an origin that noted presences only, and unknown "
+        "labels of classes that only other images can test. None of these is filled in as present: "
+        "they are present less often than in the images that test. Fully labelled images in a split "
+        "'holdout' change that"
     )
 
 

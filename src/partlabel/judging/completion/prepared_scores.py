@@ -138,12 +138,7 @@ def measured(
     tested = held.tested.with_scores(calibrated.of_cells(*cells, logits), classes)
     ends, unknown = meter.ends(*cells, logits), spreads(survey, scores, layout, meter)
     tests = reserved_labels(layout, tested, ends, run.settings.seed, table)
-    found = populations(
-        layout,
-        tests.take(~held.tagged[tests.rows]),
-        unknown,
-        some_left_out=bool(likeness.comparisons),
-    )
+    found = populations(layout, tests, unknown, some_left_out=bool(likeness.comparisons))
     return Material(
         scores, held, likeness, layout, survey, meter, choosing, tested, ends, unknown, found
     )

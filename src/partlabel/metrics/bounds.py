@@ -36,6 +36,20 @@ def interval(number: int, tested: int, error: float = ERROR) -> tuple[float, flo
     return lower, 1 - at_least(tested - number, tested, error / 2)
 
 
+def most_wrong(tested: NDArray[Any], precision: float, error: float = ERROR) -> NDArray[np.int64]:
+    """The most errors [k] in so many labels with which :func:`at_least` still shows a precision.
+
+    -1 where there are too few labels to show it with no error at all.
+
+    >>> most_wrong(np.array([58, 59, 92, 93]), 0.95).tolist()
+    [-1, 0, 0, 1]
+    """
+    number = np.floor(np.asarray(tested) + 1e-9)
+    most = np.asarray(scipy.stats.binom.ppf(error, number, 1 - precision))
+    most -= scipy.stats.binom.cdf(most, number, 1 - precision) > error
+    return most.astype(np.int64)
+
+
 def fewest(precision: float, error: float = ERROR) -> int:
     """The number of labels that are needed to show a precision if all of them are right.
 
@@ -43,18 +57,6 @@ def fewest(precision: float, error: float = ERROR) -> int:
     (59, 5)
     """
     return math.ceil(math.log(error) / math.log(precision) - 1e-9)
-
-
-def needed_for(precision: float, wrong: int, error: float = ERROR) -> int:
-    """The number of labels that are needed to show a precision if so many of them are wrong.
-
-    >>> [needed_for(0.95, wrong) for wrong in range(4)]
-    [59, 93, 124, 153]
-    """
-    number = fewest(precision, error)
-    while at_least(number - wrong, number, error) < precision - 1e-9:
-        number += 1
-    return number
 
 
 def chance_of_few(wrong: float, errors: float, fraction: float) -> float:

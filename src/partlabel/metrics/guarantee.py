@@ -14,19 +14,20 @@ tested on. A label is only filled in if it is more likely right than wrong.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.labels import ABSENT, PRESENT
-from partlabel.metrics.bounds import can_pass, fewest
-from partlabel.metrics.guarantee_thresholds import Limit, passing_limits, predicted_power
+from partlabel.metrics.bounds import can_pass
+from partlabel.metrics.guarantee_thresholds import Limit, Prospect, passing_limits, prospect_of
 from partlabel.metrics.known_cells import KnownCells
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
 
-_ALONE = 0.99  # expected chance to pass from which on a class is tested on its own
-_PLENTY = {PRESENT: 20, ABSENT: 8}  # times the fewest labels, to be tested alone without choosing
+_ALONE = (0.5, 0.9, 0.99)  # chances to pass: classes with more may be tested alone
+_WORTH = 0.95  # of the labels that pools would find, enough to test more classes alone
 _ALIKE = 0.5  # a class is pooled if its ratio of reserved to unknown labels is not far below others
 
 
@@ -93,13 +94,13 @@ def find_guarantees(
     Args:
         first: labels that were not trained on, with calibrated logits as scores. They decide where
             sequences start and which classes are pooled. None if there are no labels to decide by:
-            then sequences start where a few errors are allowed, and classes with plenty of labels
-            are tested on their own.
+            then calibrated scores decide it.
         population: the labels to fill in, and those that test. The values of the latter are used
             for nothing but the tests.
         precision: share of the filled-in labels that must be right.
         basis: ``class`` tests each class on its own, ``pooled`` tests all classes together. By
-            default a class is tested on its own if it is expected to pass, and otherwise pooled.
+            default classes that are likely to pass are tested on their own, and the others pooled,
+            if that is not expected to find clearly less than larger pools.
     """
     chooses = population.tests if first is None else first
     columns = chooses.columns[chooses.labels == ABSENT]
@@ -122,15 +123,19 @@ def _guarantees_for(
 ) -> list[Guarantee]:
     """The guarantees [C] for present or for absent labels; ``usable`` are the classes to test."""
     guarantees = [_NONE] * population.classes
-    for tested_on, classes in _groups(first, population, usable, value, precision, basis):
-        sample = draw_sample(population, classes, value)
-        # most labels are absent, so a pool of them would pass with labels that are hardly likely
-        floored = tested_on == "pooled" and value == ABSENT
-        chooser = None if first is None else _confidence(first, classes, value)
-        limits = passing_limits(chooser, sample, precision, _floor(precision) if floored else 0.0)
-        for j in classes if limits else []:
-            guarantees[j] = Guarantee(limits[-1], tested_on, tuple(classes))
+    for group in _groups(first, population, usable, value, precision, basis):
+        chooser, sample = _samples(first, population, group, value)
+        limits = passing_limits(chooser, sample, precision, _floor(group, value, precision))
+        for j in group.classes if limits else []:
+            guarantees[j] = Guarantee(limits[-1], group.basis, group.classes)
     return guarantees
+
+
+class _Group(NamedTuple):
+    """Classes that are tested together, or one that is tested on its own."""
+
+    basis: Basis
+    classes: tuple[int, ...]
 
 
 def _groups(
@@ -140,43 +145,61 @@ def _groups(
     value: int,
     precision: float,
     basis: Basis | None,
-) -> list[tuple[Basis, list[int]]]:
-    """Which classes are tested on their own and which together, decided on the first part."""
+) -> list[_Group]:
+    """Which classes are tested on their own and which together, decided on the first part.
+
+    Several ways are compared by the labels that they are expected to find.
+    """
     if basis == "class":
-        return [("class", [j]) for j in usable]
-    alone: list[int] = []
+        return [_Group("class", (j,)) for j in usable]
+
+    @cache
+    def prospect(group: _Group) -> Prospect:
+        if len(group.classes) == 1 and not _may_pass(population, group.classes[0], precision):
+            return Prospect()
+        samples = _samples(first, population, group, value)
+        return prospect_of(*samples, precision, _floor(group, value, precision))
+
+    alone: list[tuple[int, ...]] = []
     if basis is None:
-        alone = [j for j in usable if _is_alone(first, population, j, value, precision)]
+        chances = [prospect(_Group("class", (j,))).chance for j in usable]
+        pairs = list(zip(usable, chances, strict=True))
+        alone = [tuple(j for j, chance in pairs if chance >= least) for least in _ALONE]
+    ways = [_with_pools(population, usable, some) for some in dict.fromkeys([*alone, ()])]
+    finds = [sum(prospect(group).finds for group in way) if ways[1:] else 0.0 for way in ways]
+    return next(way for way, find in zip(ways, finds, strict=True) if find >= _WORTH * max(finds))
+
+
+def _with_pools(population: Population, usable: list[int], alone: Sequence[int]) -> list[_Group]:
+    """Some classes on their own, and the others in pools of a similar ratio of reserved labels."""
     rest = sorted(set(usable) - set(alone))
     ratios = population.ratios[rest]
     least = _ALIKE * float(np.median(ratios)) if rest else 0.0
-    pools = [[j for j, far in zip(rest, ratios < least, strict=True) if far == k] for k in (0, 1)]
-    groups: list[tuple[Basis, list[int]]] = [*(("class", [j]) for j in alone)]
-    return groups + [("pooled", pool) for pool in pools if pool]
+    pools = [tuple(j for j, far in zip(rest, ratios < least, strict=True) if far == k)
+             for k in (0, 1)]  # fmt: skip
+    groups = [*(_Group("class", (j,)) for j in alone)]
+    return groups + [_Group("pooled", pool) for pool in pools if pool]
 
 
-def _floor(precision: float) -> float:
-    """The least confidence of an absent label of a pool: at most twice the errors allowed."""
-    least = 1 - 2 * (1 - precision)
-    return max(math.log(least / (1 - least)), 0.0) if least > 0 else 0.0
+def _floor(group: _Group, value: int, precision: float) -> float:
+    """The least confidence of a label that is filled in.
 
-
-def _is_alone(
-    first: KnownCells | None, population: Population, j: int, value: int, precision: float
-) -> bool:
-    """Whether a class is expected to pass on its own labels.
-
-    With labels to decide by, this is so if they say that some threshold passes nearly surely.
-    Without, if the class has plenty of labels of the value.
+    Most labels are absent, so a pool of them would pass with labels that are hardly likely. Each of
+    them is wrong at most twice as often as is allowed.
     """
-    if first is None:
-        labels = population.tests.labels[population.tests_by_class[j]]
-        return int((labels == value).sum()) >= _PLENTY[value] * fewest(precision)
-    if not _may_pass(population, j, precision):
-        return False
-    sample = draw_sample(population, [j], value)
-    powers = predicted_power(_confidence(first, [j], value), sample, precision)
-    return bool(len(powers) and powers.max() >= _ALONE)
+    least = 1 - 2 * (1 - precision)
+    if group.basis == "class" or value == PRESENT or least <= 0:
+        return 0.0
+    return max(math.log(least / (1 - least)), 0.0)
+
+
+def _samples(
+    first: KnownCells | None, population: Population, group: _Group, value: int
+) -> tuple[Sample | None, Sample]:
+    """The labels of a group of classes that choose, and the cells to test."""
+    classes = list(group.classes)
+    chooser = None if first is None else _confidence(first, classes, value)
+    return chooser, draw_sample(population, classes, value, least=0.0)
 
 
 def _may_pass(population: Population, j: int, precision: float) -> bool:

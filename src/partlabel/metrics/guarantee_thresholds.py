@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from partlabel.metrics.bounds import (
     allowed_errors,
@@ -13,12 +14,10 @@ from partlabel.metrics.bounds import (
     expected_power,
     fewest,
     most_errors,
-    needed_for,
+    most_wrong,
 )
 from partlabel.metrics.sampling import Sample
 
-_FEW_ERRORS = 3  # one error by chance does not end a sequence that starts here
-_FEW_ERRORS_BY_IMAGE = 1  # there are fewer labels to start with
 _STEP = 1.1  # ratio of the ranks of two thresholds that are tested one after the other
 
 
@@ -51,12 +50,17 @@ class Limit:
 
 @dataclass(frozen=True)
 class _Ladder:
-    """The thresholds that may be tested, in descending order, with counts of a sample [k]."""
+    """The thresholds that may be tested, in descending order, with counts of a sample [k].
+
+    Args:
+        independent: the independent labels that the tested ones count as, if images are drawn.
+    """
 
     thresholds: NDArray[Any]
     cells: NDArray[np.int64]  # unknown and reserved
     tested: NDArray[np.int64]
     wrong: NDArray[np.int64]
+    independent: NDArray[np.float64]
 
 
 def passing_limits(
@@ -66,15 +70,16 @@ def passing_limits(
 
     Args:
         first: labels that decide where the sequence starts: at the threshold that is expected to
-            pass most surely. None to start at the first threshold that may have a few errors.
+            pass most surely. None to expect what calibrated scores say.
         sample: the cells to test. Their confidences, but not their labels, also decide which
             thresholds are tested.
         precision: the precision to show.
         floor: only thresholds above this are tested.
     """
-    ladder = _ladder(sample, precision, floor)
+    ladder = _ladder(first, sample, precision, floor)
     number, limits = len(ladder.thresholds), []
-    for k in range(_start(first, ladder, sample, precision), number):
+    start = int(np.argmax(_powers(first, ladder, sample, precision))) if number else 0
+    for k in range(start, number):
         passes, applies, bound = _test(first, sample, ladder, k, precision)
         if not passes:
             break
@@ -92,25 +97,35 @@ def passing_limits(
     return limits
 
 
-def _start(first: Sample | None, ladder: _Ladder, sample: Sample, precision: float) -> int:
-    """Where the sequence starts."""
+@dataclass(frozen=True)
+class Prospect:
+    """What a sequence of tests may come to, before it is tested.
+
+    Args:
+        chance: of the threshold that is most likely to pass.
+        finds: the number of right labels that are expected to be filled in.
+    """
+
+    chance: float = 0.0
+    finds: float = 0.0
+
+
+def prospect_of(first: Sample | None, sample: Sample, precision: float, floor: float) -> Prospect:
+    """What is expected of a sequence of tests; the arguments are those of :func:`passing_limits`.
+
+    It rests on the labels of ``first``; without these, on the confidences of the sample.
+    """
+    ladder = _ladder(first, sample, precision, floor)
     if not len(ladder.thresholds):
-        return 0
-    if first is not None:
-        return int(np.argmax(_powers(first, ladder, sample, precision)))
-    if sample.unit == "cell":
-        most = allowed_errors(ladder.cells, sample.fraction, precision)
-        return int(np.argmax(most >= min(_FEW_ERRORS, int(most.max()))))
-    enough = needed_for(precision, _FEW_ERRORS_BY_IMAGE)
-    return int(np.argmax(ladder.tested >= min(enough, int(ladder.tested.max()))))
+        return Prospect()
+    powers = _powers(first, ladder, sample, precision)
+    start = int(np.argmax(powers))
+    reached = np.minimum.accumulate(powers[start:])
+    right = ladder.cells * (1 - sample.fraction) * (1 - _error_rates(first, ladder, sample))
+    return Prospect(float(powers[start]), float(reached @ np.diff(right[start:], prepend=0.0)))
 
 
-def predicted_power(first: Sample, sample: Sample, precision: float) -> NDArray[np.float64]:
-    """The chance [k] of each threshold to pass, as far as the labels of ``first`` can tell."""
-    return _powers(first, _ladder(sample, precision, 0.0), sample, precision)
-
-
-def _ladder(sample: Sample, precision: float, floor: float) -> _Ladder:
+def _ladder(first: Sample | None, sample: Sample, precision: float, floor: float) -> _Ladder:
     """Thresholds at ranks that grow geometrically, from the first one that can pass."""
     # a rank counts cells, and an entry of the sample may stand for many
     ranked = np.concatenate([[0], sample.ranks()])
@@ -127,22 +142,54 @@ def _ladder(sample: Sample, precision: float, floor: float) -> _Ladder:
     tested, wrong = (
         np.concatenate([[0], np.cumsum(part)])[ends] for part in (sample.reserved, sample.wrong)
     )
-    return _Ladder(thresholds, ranked[ends], tested, wrong)
+    independent = _independent(first, sample)[tested]
+    return _Ladder(thresholds, ranked[ends], tested, wrong, independent)
 
 
 def _powers(
-    first: Sample, ladder: _Ladder, sample: Sample, precision: float
+    first: Sample | None, ladder: _Ladder, sample: Sample, precision: float
 ) -> NDArray[np.float64]:
-    most = allowed_errors(ladder.cells, sample.fraction, precision)
-    rates = _error_rates(first, ladder.thresholds)
-    return expected_power(most, ladder.cells * sample.fraction, rates)
+    """The chance [k] of each threshold to pass, as far as it can be told before the test."""
+    rates = _error_rates(first, ladder, sample)
+    if sample.unit == "cell":
+        most = allowed_errors(ladder.cells, sample.fraction, precision)
+        return expected_power(most, ladder.cells * sample.fraction, rates)
+    most = most_wrong(ladder.independent, precision)
+    return expected_power(most, ladder.independent, rates)
 
 
-def _error_rates(first: Sample, thresholds: NDArray[Any]) -> NDArray[np.float64]:
-    """The share of errors [k] beyond each threshold in the first part, a little above the count."""
-    ends = np.searchsorted(-first.confidence, -thresholds, side="right")
+def _error_rates(first: Sample | None, ladder: _Ladder, sample: Sample) -> NDArray[np.float64]:
+    """The expected share of errors [k] beyond each threshold.
+
+    A little above the count among labels that choose; without these, what calibrated scores say.
+    """
+    if first is None:
+        entries = np.searchsorted(-sample.confidence, -ladder.thresholds, side="right")
+        cells = np.diff(sample.ranks(), prepend=0)
+        wrong = np.cumsum(cells * expit(-sample.confidence))
+        return np.asarray(wrong[entries - 1] / ladder.cells)
+    ends = np.searchsorted(-first.confidence, -ladder.thresholds, side="right")
     wrong = np.concatenate([[0], np.cumsum(first.wrong)])[ends]
     return np.asarray((wrong + 0.5) / (ends + 1))
+
+
+def _independent(first: Sample | None, sample: Sample) -> NDArray[np.float64]:
+    """[t + 1] how many independent labels the most confident t reserved ones count as.
+
+    Cells of an image may be right or wrong together. So each image counts as one label, if one of
+    its labels is drawn for the test. Without labels that choose, all count, divided by the factor
+    by which the variance of a mean is larger if cells of an image always are (Kish).
+    """
+    if sample.unit == "cell":
+        return np.arange(np.count_nonzero(sample.reserved) + 1, dtype=np.float64)
+    image = sample.image[sample.reserved]
+    order = np.argsort(image, kind="stable")
+    earlier = np.empty(len(image), dtype=np.int64)  # labels of the same image before this one
+    earlier[order] = np.arange(len(image)) - np.searchsorted(image[order], image[order])
+    if first is not None:
+        return np.concatenate([[0.0], np.cumsum(earlier == 0)])
+    squares = np.cumsum(2 * earlier + 1)  # of the number of labels of each image, summed
+    return np.concatenate([[0.0], (np.arange(len(image)) + 1) ** 2 / squares])
 
 
 def _test(
@@ -156,10 +203,11 @@ def _test(
         applies = wrong >= (1 - precision) * (tested - sample.fraction * cells) - 1e-9
         errors = most_errors(wrong, cells, sample.fraction)
         return wrong <= most, applies, 1 - (errors - wrong) / max(cells - tested, 1)
-    inside = sample.reserved & (sample.confidence >= ladder.thresholds[k])
-    if first is None:
-        bound = _design_effect_bound(sample.image[inside], sample.wrong[inside])
+    if first is None:  # not exact, since the factor is a mean
+        number = float(ladder.independent[k])
+        bound = at_least(number * (tested - wrong) / max(tested, 1), number)
         return bound >= precision, True, bound
+    inside = sample.reserved & (sample.confidence >= ladder.thresholds[k])
     one = _one_per_image(sample, inside)
     bound = at_least(len(one) - int(sample.wrong[one].sum()), len(one))
     return bound >= precision and wrong <= (1 - precision) * tested, True, bound
@@ -171,15 +219,3 @@ def _one_per_image(sample: Sample, inside: NDArray[np.bool_]) -> NDArray[np.int6
     if sample.draw is not None:
         cells = cells[np.argsort(sample.draw[cells], kind="stable")]
     return np.asarray(cells[np.unique(sample.image[cells], return_index=True)[1]])
-
-
-def _design_effect_bound(image: NDArray[Any], wrong: NDArray[np.bool_]) -> float:
-    """Lower bound of the precision, with counts divided by the labels that count as one.
-
-    Cells of an image may be right or wrong together. If they always are, the variance of a mean is
-    larger by this factor (Kish). The bound is not exact, since the factor is a mean.
-    """
-    per_image = np.unique(image, return_counts=True)[1]
-    tested = len(image)
-    effect = float((per_image**2).sum()) / tested if tested else 1.0
-    return at_least((tested - int(wrong.sum())) / effect, tested / effect)

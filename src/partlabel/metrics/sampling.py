@@ -123,16 +123,23 @@ class Population:
         return np.where(np.isinf(ratio), 0.0, ratio)
 
 
-def draw_sample(population: Population, classes: list[int], value: int) -> Sample:
+def draw_sample(
+    population: Population, classes: list[int], value: int, least: float = -np.inf
+) -> Sample:
     """The cells of some classes as predictions of a value, with a sample of equal ratio of each.
 
     Classes and groups may have different shares of known labels. Reserved labels are left out at
     random until all of them have the same number of reserved labels per unknown one, so that each
     class weighs as much in the test as among the labels that are filled in.
+
+    Args:
+        least: cells with less confidence are not in the sample.
     """
     ratio = float(population.ratios[classes].min())
     tests, spread = _equal_tests(population, classes, ratio), population.spread
-    unknown = [spread.confidence(j, value) for j in classes]
+    tests = tests.take((tests.low if value == PRESENT else -tests.high) >= least)
+    confident = {j: spread.confidence(j, value) >= least for j in classes}
+    unknown = [spread.confidence(j, value)[confident[j]] for j in classes]
     number = sum(map(len, unknown))
     confidence = np.concatenate([*unknown, tests.low if value == PRESENT else -tests.high])
     order = np.argsort(-confidence, kind="stable")
@@ -145,7 +152,7 @@ def draw_sample(population: Population, classes: list[int], value: int) -> Sampl
         ratio / (1 + ratio),
         population.unit,
         np.concatenate([nothing.astype(np.float64), tests.draws])[order],
-        np.concatenate([*(spread.cells[j] for j in classes), ones])[order],
+        np.concatenate([*(spread.cells[j][confident[j]] for j in classes), ones])[order],
     )
 
 

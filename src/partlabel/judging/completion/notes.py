@@ -185,9 +185,9 @@ def tagged_images(assessment: Assessment) -> str:
     if not number:
         return ""
     return (
-        f"{count(number, 'image')} have labels of an origin that noted presences only, and unknown "
-        "labels of classes that only other images can test. None of these is filled in as present: "
-        "they are present less often than in the images that test. Fully labelled images in a split "
+        f"{count(number, 'image')} have labels of an origin that noted presences only. Where only "
+        "other images can test their unknown labels, none is filled in as present: these labels "
+        "are present less often than in the images that test. Fully labelled images in a split "
         "'holdout' change that"
     )
 

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from partlabel.labels import ABSENT, PRESENT
 from partlabel.metrics.bounds import allowed_errors, at_least, chance_of_few
 from partlabel.metrics.guarantee import find_guarantees, nothing_guaranteed
-from partlabel.metrics.guarantee_thresholds import passing_limits
+from partlabel.metrics.guarantee_thresholds import passing_limits, prospect_of
 from partlabel.metrics.known_cells import KnownCells, known_cells
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
 from populations import population_of
@@ -201,6 +201,65 @@ def test_at_most_one_guarantee_of_twenty_is_wrong(basis: Basis | None, unit: Uni
     assert made > 15
     # 5% may be wrong; more than this would happen by chance once in a thousand times
     assert broken <= binom.ppf(0.999, made, 0.05)
+
+
+@pytest.mark.parametrize("rates", [(0.002, 0.002), (0.002, 0.045), (0.03, 0.03)])
+def test_what_is_expected_is_what_is_found_on_average(rates: tuple[float, float]) -> None:
+    """Errors are more frequent in the second half; the labels that choose know both rates."""
+    rng, found, passed = np.random.default_rng(10), [], 0
+    cells, draws = 4000, 200
+    confidence = np.linspace(5, 1, cells)
+    rate = np.repeat(rates, cells // 2)
+    errors = np.diff(np.floor(np.cumsum(np.repeat(rate, 50))), prepend=0).astype(bool)
+    known = make_sample(np.repeat(confidence, 50), errors, np.ones(50 * cells, dtype=bool))
+    for _ in range(draws):
+        reserved = rng.permutation(cells) < cells // 10
+        sample = make_sample(confidence, rng.random(cells) < rate, reserved)
+        limits = passing_limits(known, sample, 0.95, 0.0)
+        right = 1 - rate[: limits[-1].cells].mean() if limits else 0.0
+        found.append(right * limits[-1].cells if limits else 0.0)
+        passed += bool(limits)
+    prospect = prospect_of(known, sample, 0.95, 0.0)
+    assert prospect.chance == pytest.approx(passed / draws, abs=0.1)
+    # it takes thresholds that are tested one after the other for one test, and so expects more
+    assert 0.85 * np.mean(found) <= prospect.finds <= 1.5 * np.mean(found)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_good_class_is_tested_alone_if_a_pool_would_fail(unit: Unit) -> None:
+    """Another class has the same scores, but is wrong in a fifth of its cells."""
+    first, population = make_classes(np.array([0.01, 0.2]), unit, images=6000)
+    guarantees = find_guarantees(first, population, 0.9)
+    assert guarantees.present[0].pool == (0,)
+    assert guarantees.present[1].basis is None
+    assert find_guarantees(first, population, 0.9, "pooled").present[0].basis is None
+
+
+@pytest.mark.parametrize("chooses", [True, False])
+@pytest.mark.parametrize("unit", UNITS)
+def test_classes_with_few_labels_are_tested_together(unit: Unit, chooses: bool) -> None:
+    """Each of them has fewer labels that test than a guarantee needs."""
+    first, population = make_classes(np.full(20, 0.01), unit, images=400)
+    guarantees = find_guarantees(first if chooses else None, population, 0.9)
+    assert {one.pool for one in guarantees.present} == {tuple(range(20))}
+    alone = find_guarantees(first, population, 0.9, "class")
+    assert all(one.basis is None for one in alone.present)
+
+
+def make_classes(wrong: Any, unit: Unit, images: int) -> tuple[KnownCells, Population]:
+    """Labels that choose, and a population of which a quarter tests, with these rates of errors.
+
+    A fifth of the cells looks present, with scores that are right in 99 of 100 cells.
+    """
+    rng, shape = np.random.default_rng(11), (images, len(wrong))
+    sign = np.where(rng.random(shape) < 0.2, PRESENT, ABSENT)
+    scores = sign * np.log(99) + rng.normal(0, 0.1, shape)
+    truth, chosen = (np.where(rng.random(shape) < wrong, -sign, sign) for _ in range(2))
+    tests = rng.random(shape if unit == "cell" else (images, 1)) < 0.25
+    unknown = np.broadcast_to(~tests, shape)
+    arrays = scores, np.where(tests, truth, 0), unknown, rng.random(shape)
+    population = population_of(*arrays, np.zeros(images, dtype=np.int64), unit)
+    return known_cells(scores, chosen.astype(np.int8)), population
 
 
 def test_a_pool_weighs_classes_as_they_are_filled_in() -> None:

@@ -318,6 +318,21 @@ def test_a_biased_sample_of_labels_is_reported(dataset: Dataset) -> None:
     assert any("not a random sample" in note and "may not hold" in note for note in notes)
 
 
+def test_the_origin_of_a_biased_sample_is_named(dataset: Dataset) -> None:
+    """Labels of both origins are missing at random, but one notes few of its present labels."""
+    truth, rng = dataset.truth.dense(), np.random.default_rng(0)
+    south = np.arange(len(truth)) % 3 == 0
+    share = np.where(south[:, None] & (truth == PRESENT), 0.1, 0.5)
+    labels = np.where(rng.random(truth.shape) < share, truth, 0)
+    parts = [
+        LabelTable(np.array(dataset.truth.ids)[rows].tolist(), dataset.truth.classes, labels[rows])
+        for rows in (~south, south)
+    ]
+    table = parts[0].with_origin("north").merge(parts[1].with_origin("south"))
+    notes = dataset.complete(dataset.train(table, "one-biased", method="bce")).notes
+    assert any("may not hold" in note and "of origin 'south'" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("present", "said"),
     [

@@ -79,6 +79,7 @@ def test_classes_are_compared_with_the_images_that_test_them() -> None:
         np.zeros(90, dtype=np.int64),
         nothing,
         np.arange(90),
+        np.zeros(90, dtype=np.bool_),
     )
     pairs = plan_comparisons(groups, layout, Judges(rows, columns, labels[rows, columns]))
     found = {

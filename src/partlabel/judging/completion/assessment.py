@@ -102,11 +102,16 @@ class Assessment:
             ABSENT: float(np.mean(-high >= guarantees.thresholds(ABSENT)[columns])),
         }
 
-    @cached_property
-    def expected(self) -> Share:
-        """Share of the reserved labels that calibrated scores expect to be present."""
-        tested = self.material.tested
-        return share_by_class(expit(tested.scores), tested.columns, tested.classes)
+    def expected_in(self, origin: int) -> Share:
+        """Share of the labels that test images of an origin that calibrated scores expect present.
+
+        These are labels of the same images if there are any of the class, otherwise all of them.
+        """
+        material, tested = self.material, self.material.tested
+        own = material.likeness.groups.of_image[tested.rows] == origin
+        has_own = np.bincount(tested.columns[own], minlength=tested.classes) > 0
+        one = tested.where(own | ~has_own[tested.columns])
+        return share_by_class(expit(one.scores), one.columns, one.classes)
 
     @cached_property
     def filled(self) -> dict[int, NDArray[np.int64]]:

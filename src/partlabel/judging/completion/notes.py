@@ -1,14 +1,16 @@
 """Messages about a completion: why labels are missing, and what may not hold."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from partlabel.base.errors import count, some
 from partlabel.images.batches import Rows
-from partlabel.judging.completion.assessment import Assessment, expected_share
+from partlabel.judging.completion.assessment import Assessment, Share, expected_share
 from partlabel.judging.completion.doubts import ShareWrong, Suspect, most_common
-from partlabel.judging.completion.layout import TAGGED, Part
+from partlabel.judging.completion.held_labels import Mask
+from partlabel.judging.completion.layout import PARTS, TAGGED, Part
 from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC, Comparison
 from partlabel.judging.image_scores import is_small
 from partlabel.labels import ABSENT, PRESENT, LabelTable
@@ -130,33 +132,68 @@ def ways_to_present_labels(numbers: dict[str, int]) -> str:
     )
 
 
+class _Gap(NamedTuple):
+    """Scores of a class that expect another share of present labels than those that test.
+
+    Args:
+        size: the difference of the two shares.
+        unknown: the share among the unknown labels.
+        tested: the share among the labels that test.
+    """
+
+    size: float
+    unknown: float
+    tested: float
+    name: str
+    origin: str
+
+
 def shifted_classes(assessment: Assessment, train: Rows) -> str:
     """Which classes score differently on unknown labels than on the labels that were tested.
+
+    The images of each origin are looked at on their own, without labels that nothing tests.
 
     Args:
         train: the training images; of very many, some are looked at.
     """
-    scores = assessment.material.scores
-    names, rows = scores.table.classes, _looked_at(train, assessment)
+    scores, groups = assessment.material.scores, assessment.material.likeness.groups
+    rows = _looked_at(train, assessment)
     rows = rows[scores.readable[rows]]
     _, logits = assessment.decided(rows)
-    unknown = expected_share(logits, scores.table.dense(rows) == 0)
-    tested = assessment.expected
-    gap = np.abs(unknown.mean - tested.mean)
-    larger, smaller = np.maximum(unknown.mean, tested.mean), np.minimum(unknown.mean, tested.mean)
-    shifted = (gap > _GAP) & (larger > _RATIO * smaller)
-    shifted &= gap > _STANDARD_ERRORS * np.hypot(unknown.noise, tested.noise)
-    if not shifted.any():
+    tests = np.isin(assessment.material.layout.of(rows), [*PARTS["cell"], *PARTS["image"]])
+    is_tested = tests & (scores.table.dense(rows) == 0)
+    gaps: list[_Gap] = []
+    for number, origin in enumerate(groups.names):
+        here = groups.of_image[rows] == number
+        unknown, tested = (
+            expected_share(logits[here], is_tested[here]),
+            assessment.expected_in(number),
+        )
+        gaps += [
+            _Gap(abs(unknown.mean[j] - tested.mean[j]), unknown.mean[j], tested.mean[j],
+                 scores.table.classes[j], origin)
+            for j in np.flatnonzero(_differ(unknown, tested)).tolist()
+        ]  # fmt: skip
+    if not gaps:
         return ""
-    worst = int(np.nanargmax(np.where(shifted, gap, np.nan)))
-    number = int(shifted.sum())
+    worst = max(gaps)
+    where = f" in images of origin '{worst.origin}'" if len(groups.names) > 1 else ""
+    number = len({gap.name for gap in gaps})
     return (
         f"the guarantee may not hold for {count(number, 'class', 'classes')}. For example, the "
-        f"scores expect {unknown.mean[worst]:.0%} of the unknown labels of '{names[worst]}' to be "
-        f"present, but {tested.mean[worst]:.0%} of the labels that the guarantee was tested on. "
+        f"scores expect {worst.unknown:.0%} of the unknown labels of '{worst.name}'{where} to be "
+        f"present, but {worst.tested:.0%} of the labels that the guarantee was tested on. "
         "Either the known labels are not a random sample, or the model has memorised its training "
         "images (fewer epochs or more weight decay help)"
     )
+
+
+def _differ(unknown: Share, tested: Share) -> Mask:
+    """[C] whether two shares differ by more than chance and rounding explain."""
+    gap = np.abs(unknown.mean - tested.mean)
+    larger, smaller = np.maximum(unknown.mean, tested.mean), np.minimum(unknown.mean, tested.mean)
+    clear = gap > _STANDARD_ERRORS * np.hypot(unknown.noise, tested.noise)
+    return np.asarray((gap > _GAP) & (larger > _RATIO * smaller) & clear)
 
 
 def _looked_at(rows: Rows, assessment: Assessment) -> Rows:

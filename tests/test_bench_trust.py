@@ -15,6 +15,7 @@ from partlabel.labels import LabelTable, simulate
 from partlabel.labels.formats import read_labels, write_labels
 from partlabel.labels.groups import Groups
 from partlabel.metrics import evaluate
+from partlabel.metrics.known_cells import known_cells
 from partlabel.metrics.resampling import resampled_map
 from partlabel.output.bench import read_spec, tables
 from partlabel.output.bench.jobs import usable_rows
@@ -47,12 +48,13 @@ def test_the_map_of_samples_is_that_of_repeated_images(decimals: int) -> None:
         evaluate(np.repeat(scores, drawn, axis=0), np.repeat(labels, drawn, axis=0))["mAP"]
         for drawn in times
     ]
-    np.testing.assert_allclose(resampled_map(scores, labels, times), wanted)
+    np.testing.assert_allclose(resampled_map(known_cells(scores, labels), times), wanted)
 
 
 def test_no_known_label_has_no_map() -> None:
     empty = np.zeros((5, 2), dtype=np.int8)
-    assert np.isnan(resampled_map(np.ones((5, 2)), empty, np.ones((3, 5), dtype=np.int64))).all()
+    cells = known_cells(np.ones((5, 2)), empty)
+    assert np.isnan(resampled_map(cells, np.ones((3, 5), dtype=np.int64))).all()
 
 
 def test_without_spread_over_images_the_p_value_is_that_of_a_paired_test() -> None:

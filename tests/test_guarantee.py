@@ -292,6 +292,16 @@ def test_a_pool_weighs_classes_as_they_are_filled_in() -> None:
     assert not (decided[:, 1] == PRESENT).any()
 
 
+@pytest.mark.parametrize("images", [300, 1500, 4000])
+def test_a_class_that_is_not_looked_at_would_not_have_passed(
+    images: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, population = make_classes(np.linspace(0, 0.1, 6), "cell", images)
+    found = find_guarantees(known, population, 0.9, "class")
+    monkeypatch.setattr("partlabel.metrics.guarantee._may_pass", lambda *arguments: True)
+    assert find_guarantees(known, population, 0.9, "class") == found
+
+
 def test_labels_more_likely_wrong_than_right_are_never_filled_in() -> None:
     rng = np.random.default_rng(9)
     world = make_world(rng, 800, 3, "cell")

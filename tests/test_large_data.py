@@ -20,7 +20,7 @@ from partlabel import read_labels, write_labels
 from partlabel.base.errors import InputError, JobError
 from partlabel.cli import main
 from partlabel.judging import image_scores
-from partlabel.judging.completion import Completion, complete_run
+from partlabel.judging.completion import Completion, complete_run, survey
 from partlabel.judging.completion.completed_parts import Filling
 from partlabel.judging.completion.meters import (
     BINS,
@@ -30,6 +30,8 @@ from partlabel.judging.completion.meters import (
     bins_of,
 )
 from partlabel.judging.image_scores import ComputedScores, KeptScores, scores_of
+from partlabel.judging.predicted_labels import PredictedLabels
+from partlabel.judging.scoring import thresholds_or_half
 from partlabel.labels import ABSENT, MODEL, PRESENT, LabelTable
 from partlabel.metrics.calibration import Calibration
 from partlabel.output.report.sample import take_sample
@@ -127,6 +129,17 @@ def test_what_is_counted_is_what_is_filled_in(
         assert sum(int(line[column]) for line in by_origin) == done.total[value]
 
 
+@pytest.mark.parametrize("classes", [[1, 2, 3], [0, 2, 4]])
+def test_cells_are_counted_in_bins(classes: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    bins, total = rng.integers(0, BINS, size=(5, 300)), np.ones((5, BINS), dtype=np.int32)
+    wanted = total.copy()
+    for j in classes:
+        wanted[j] += np.bincount(bins[j], minlength=BINS).astype(np.int32)
+    survey._add(total, np.array(classes), torch.from_numpy(bins.astype(np.int16)))
+    assert np.array_equal(total, wanted)
+
+
 def test_a_limit_is_a_bin_that_is_confident_enough() -> None:
     rng = np.random.default_rng(0)
     own = np.ones(3, dtype=np.bool_)
@@ -206,6 +219,47 @@ def test_a_file_written_in_parts_equals_one_written_at_once(
         named = parts.filter(parts["image"].is_valid())
         assert named.equals(whole.filter(whole["image"].is_valid()))
         assert parquet.read_metadata(tmp_path / name).num_row_groups > 5
+
+
+@pytest.mark.parametrize("name", ["new.parquet", "new.csv", "new.arrow"])
+def test_predictions_are_written_while_they_are_computed(
+    name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features, form = run.folder.parent / "x.npz", Path(name).suffix[1:]
+    target = "arrow" if form == "arrow" else "cells"
+    table, at_once = partlabel.predict(run, features=features), tmp_path / f"at_once.{form}"
+    write_labels(table, at_once, target)
+    monkeypatch.setattr(PredictedLabels, "whole", None)  # all labels are never in memory
+    call = ["predict", str(run.folder), "--features", str(features), "--to", target]
+    assert main([*call, "-o", str(tmp_path / name)]) == 0
+    assert read_labels(tmp_path / name) == read_labels(at_once)
+    if form == "csv":  # with the same lines: no class has to be named before the first image
+        assert (tmp_path / name).read_text() == at_once.read_text()
+    weights = {
+        part: value.double().numpy() for part, value in run.classifier().state_dict().items()
+    }
+    weight, bias = (weights[f"head.classifier.{part}"] for part in ("weight", "bias"))
+    with np.load(features) as content:
+        logits = content["features"].astype(np.float64) @ weight.T + bias
+    assert run.record.calibration is not None
+    wanted = run.record.calibration.open().probabilities(1 / (1 + np.exp(-logits)))
+    scores = table.cells.scores_or_nan().reshape(wanted.shape)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-4)
+    thresholds = thresholds_or_half(run)
+    clear = np.abs(1 / (1 + np.exp(-logits)) - thresholds) > 1e-5
+    present = 1 / (1 + np.exp(-logits)) > thresholds
+    assert np.array_equal(table.dense()[clear] == PRESENT, present[clear])
+
+
+def test_what_scores_given_features_imports_no_network(run: Run) -> None:
+    """Importing timm and Lightning takes longer than scoring a hundred thousand images."""
+    call = ["evaluate", str(run.folder), "--reserved"]
+    code = (
+        f"import sys; from partlabel.cli import main; assert main({call!r}) == 0; "
+        "found = {'timm', 'torchvision', 'lightning_fabric'} & set(sys.modules); "
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_most_doubtful_labels_do_not_depend_on_parts(

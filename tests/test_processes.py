@@ -82,6 +82,18 @@ def test_only_heads_without_dropout_run_on_shares() -> None:
 # ---- the same files
 
 
+_SPEC = """
+labels: split.csv
+features: x.npz
+split: train
+test_split: test
+seeds: [0, 1]
+strategies: [{strategy: partial, proportions: [0.5]}]
+settings: {epochs: 2}
+methods: [{name: bce, method: bce}, {name: an, method: an}]
+"""
+
+
 @pytest.mark.filterwarnings(f"ignore::{PartlabelWarning.__module__}.PartlabelWarning")
 def test_commands_write_what_they_write_in_one_process(scene: Path, tmp_path: Path) -> None:
     """Also of fewer images than there are processes."""
@@ -91,7 +103,10 @@ def test_commands_write_what_they_write_in_one_process(scene: Path, tmp_path: Pa
     truth[rng.random(truth.shape) < 0.4] = 0
     names = [f"i{row}" for row in range(300)]
     np.savez(tmp_path / "x.npz", ids=names, vectors=vectors)
+    splits = ["train"] * 240 + ["test"] * 60
     write_labels(LabelTable(names, list("abcd"), truth), tmp_path / "labels.csv")
+    write_labels(LabelTable(names, list("abcd"), truth, splits), tmp_path / "split.csv")
+    (tmp_path / "spec.yaml").write_text(_SPEC)
     tiny: dict[str, Any] = {"backbone": "test_efficientnet", "weights": "none", "size": 64}
     run = train(
         scene / "partial.csv", scene / "images", tmp_path / "run", method="bce", epochs=1, **tiny
@@ -109,6 +124,8 @@ def test_commands_write_what_they_write_in_one_process(scene: Path, tmp_path: Pa
                 ["train", labels, *given, *auto, "--reserve", "0.3", "--out", f"{out}/run"],
                 ["complete", f"{out}/run", "--min-precision", "0.7", "-o", f"{out}/done.csv"],
                 ["evaluate", f"{out}/run", labels, *given, "--json", f"{out}/figures.json"],
+                ["predict", f"{out}/run", *given, "-o", f"{out}/vectors.csv"],
+                ["bench", f"{tmp_path}/spec.yaml", "-o", f"{out}/compared", *cached],
                 ["predict", str(run.folder), str(images), "-o", f"{out}/all.csv", *cached],
                 ["predict", str(run.folder), str(first), "-o", f"{out}/first.csv", *cached],
                 ["embed", str(images), "-o", f"{out}/x.npz", *options, *cached],
@@ -125,6 +142,9 @@ def test_commands_write_what_they_write_in_one_process(scene: Path, tmp_path: Pa
         texts = [words_and_numbers(out / name) for out in folders]
         assert texts[0][0] == texts[1][0], name
         assert texts[0][1] == pytest.approx(texts[1][1], rel=1e-4, abs=1e-5), name
+    for name in ("results.csv", "table.md"):  # trainings that several processes share out
+        texts = [words_and_numbers(out / "compared" / name) for out in folders]
+        assert texts[0] == texts[1]
     one, two = (np.load(out / "x.npz") for out in folders)
     assert one.files == two.files
     for part in one.files:

@@ -188,12 +188,11 @@ def predict(
     """
     from partlabel.base.terminal import say
     from partlabel.judging import measuring
-    from partlabel.labels.formats import write_labels
-    from partlabel.output.display import describe
+    from partlabel.output.display import describe_size
 
     check_excel_safe(out, to, excel_safe)
     _check_free(out, overwrite)
-    table = measuring.predict(
+    labels = measuring.predictions(
         run,
         images or None,
         features=features,
@@ -206,8 +205,9 @@ def predict(
         device=device,
         on_note=say,
     )
-    write_labels(table, out, to, excel_safe=excel_safe)
-    say(f"wrote {out}: {describe(table)}")
+    labels.save(out, to, excel_safe=excel_safe)
+    measuring.warn_of_broken(labels)
+    say(f"wrote {out}: {describe_size(*labels.table.shape, labels.known)}")
 
 
 def complete(

@@ -129,6 +129,40 @@ def predict(
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; None for the best one.
         on_note: called with what is guaranteed of the answers.
     """
+    labels = predictions(
+        run,
+        images,
+        features=features,
+        feature_ids=feature_ids,
+        teachers=teachers,
+        threshold=threshold,
+        abstain=abstain,
+        min_precision=min_precision,
+        cache=cache,
+        device=device,
+        on_note=on_note,
+    )
+    table = labels.whole()
+    warn_of_broken(labels)
+    return table
+
+
+@processes.together()
+def predictions(
+    run: Run | PathLike,
+    images: PathLike | Sequence[PathLike] | None = None,
+    *,
+    features: PathLike | None = None,
+    feature_ids: PathLike | None = None,
+    teachers: Sequence[PathLike] = (),
+    threshold: float | None = None,
+    abstain: bool = False,
+    min_precision: float | None = None,
+    cache: PathLike | None = None,
+    device: str | None = None,
+    on_note: Callable[[str], object] = lambda message: None,
+) -> predicted_labels.PredictedLabels:
+    """As :func:`predict`, but labels are computed when they are asked for, and need no memory."""
     _check_threshold(threshold)
     if (images is None) == (features is None):
         raise InputError("name images, or a file with --features")
@@ -148,11 +182,14 @@ def predict(
         else:
             warn(decisions.describe())
     if images is None:
-        return predicted_labels.label_features(opened, threshold, decide)
-    table, broken = predicted_labels.label_files(opened, paths_of(images), threshold, decide)
-    for message in broken:
+        return predicted_labels.predict_features(opened, threshold, decide)
+    return predicted_labels.predict_files(opened, paths_of(images), threshold, decide)
+
+
+def warn_of_broken(labels: predicted_labels.PredictedLabels) -> None:
+    """Warn of the images that could not be read while labels were computed."""
+    for message in labels.broken:
         warn(f"left out: {message}")
-    return table
 
 
 def _check_threshold(threshold: float | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from partlabel.base.allocation import file_limit
 from partlabel.base.errors import FileError, InputError, PartlabelWarning, count, data_size, some
@@ -75,7 +76,7 @@ def score_blocks(
     """
     model = model_on_device(run)
     inputs = inputs_of(run, model, table, images, on_broken=on_broken)
-    return _blocks(run, model, table, inputs, on_broken)
+    return input_blocks(run, model, table, inputs, on_broken)
 
 
 def model_on_device(run: Run) -> Classifier:
@@ -83,13 +84,15 @@ def model_on_device(run: Run) -> Classifier:
     return run.classifier().to(find_device(run.execution.device))
 
 
-def _blocks(
+def input_blocks(
     run: Run,
     model: Classifier,
     table: LabelTable,
     inputs: InputSource,
     on_broken: Callable[[str], object],
 ) -> Predictions:
+    """As :func:`score_blocks`, for inputs that are open already."""
+
     def note_broken(part: Inputs) -> None:
         for message in part.broken.values():
             on_broken(message)
@@ -108,6 +111,20 @@ def score_inputs(
     run: Run, model: Classifier, table: LabelTable, inputs: InputSource, broken: list[str]
 ) -> Scored:
     """The scores for these inputs; ``broken`` has the messages of images that are broken."""
+    check_room(table)
+    scores = np.full(table.shape, np.nan)
+    for rows, logits in input_blocks(run, model, table, inputs, broken.append):
+        scores[rows] = as_scores(logits)
+    return Scored(table, scores, broken)
+
+
+def as_scores(logits: Tensor) -> Scores:
+    """Scores in double precision: in single precision, all logits above 17 would tie at 1."""
+    return np.asarray(torch.sigmoid(logits.cpu().double()).numpy())
+
+
+def check_room(table: LabelTable) -> None:
+    """Raise an error if the scores of all images and classes of a table do not fit into memory."""
     size = 8 * math.prod(table.shape)
     if size > file_limit():
         raise InputError(
@@ -115,11 +132,6 @@ def score_inputs(
             f"{count(len(table.classes), 'class', 'classes')} need {data_size(size)} of memory, "
             f"more than half of what this computer has; use fewer images at a time"
         )
-    scores = np.full(table.shape, np.nan)
-    # in double precision: in single precision, all logits above 17 would tie at 1
-    for rows, logits in _blocks(run, model, table, inputs, broken.append):
-        scores[rows] = torch.sigmoid(logits.cpu().double()).numpy()
-    return Scored(table, scores, broken)
 
 
 def evaluate_run(
@@ -129,13 +141,36 @@ def evaluate_run(
 
     Also ``top3_recall``, see :func:`metrics.top_recall`.
     """
-    labels, parts, top = labels_to_measure(run, table), list[KnownCells](), TopRecall(3)
+    return measure(run, labels_to_measure(run, table), images, threshold).evaluation
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of a run on known labels, and what they are computed from.
+
+    Args:
+        evaluation: the figures.
+        cells: the known labels of the images that can be read, with their scores.
+        readable: [n] which images can be read.
+    """
+
+    evaluation: Evaluation
+    cells: KnownCells
+    readable: NDArray[np.bool_]
+
+
+def measure(
+    run: Run, labels: LabelTable, images: Path | None = None, threshold: Thresholds = 0.5
+) -> Measured:
+    """Measure a run on labels of its classes, block by block: only known ones keep a score."""
+    parts, top, readable = list[KnownCells](), TopRecall(3), np.zeros(len(labels), dtype=np.bool_)
     for rows, logits in score_blocks(run, labels, images):
         parts.append(known_part(rows, logits, labels))
         top.add(rows, logits, parts[-1])
+        readable[rows] = True
     cells = joined(parts, len(labels.classes))
     result = evaluate_cells(cells, threshold).named(list(labels.classes))
-    return result.plus(top3_recall=top.share)
+    return Measured(result.plus(top3_recall=top.share), cells, readable)
 
 
 def labels_to_measure(run: Run, table: LabelTable) -> LabelTable:
@@ -150,14 +185,6 @@ def labels_to_measure(run: Run, table: LabelTable) -> LabelTable:
     if missing:
         table = table.with_more_classes(missing)
     return table.with_classes(classes)
-
-
-def evaluate_scored(scored: Scored, threshold: Thresholds = 0.5) -> Evaluation:
-    """The figures of scores against the labels of their table, as :func:`evaluate_run` has them."""
-    rows = scored.readable
-    scores, truth = scored.scores[rows], scored.table.dense()[rows]
-    result = evaluate(scores, truth, threshold).named(list(scored.table.classes))
-    return result.plus(top3_recall=top_recall(scores, truth, 3))
 
 
 def trained_on(run: Run, table: LabelTable, images: Path | None = None) -> int:

@@ -36,9 +36,11 @@ class TopRecall:
             self.found += len(image)
             return
         values = logits.cpu()
-        own, limit = values[own_row, column], values.topk(self.k + 1).values[own_row, self.k]
+        own = values[own_row, column]
+        last, limit = values.topk(self.k + 1).values[own_row, self.k - 1 :].unbind(dim=1)
         self.found += int((own > limit).sum())
-        for i in torch.nonzero(own == limit)[:, 0].tolist():  # a tie with the first that is left
+        tied = (own == limit) & (last == limit)  # the last that counts with the first that is left
+        for i in torch.nonzero(tied)[:, 0].tolist():
             label = np.zeros((1, values.shape[1]), dtype=np.int8)
             label[0, int(column[i])] = PRESENT
             self.found += top_recall(values[own_row[i]][None].numpy(), label, self.k)

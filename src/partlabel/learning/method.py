@@ -182,7 +182,10 @@ class OnLogits(Method):
 
 def weights_by_images(batch: Batch) -> dict[str, float]:
     """Weights of a part if a loss is a mean over images; see :meth:`Method.part_weights`."""
-    return {"loss": float(len(batch)), "positives": float((batch.labels > 0).sum())}
+    weights = {"loss": float(len(batch))}
+    if batch.logged:
+        weights["positives"] = float((batch.labels > 0).sum())
+    return weights
 
 
 def weights_by_labels(batch: Batch) -> dict[str, float]:

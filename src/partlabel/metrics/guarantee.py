@@ -124,6 +124,8 @@ def _guarantees_for(
     """The guarantees [C] for present or for absent labels; ``usable`` are the classes to test."""
     guarantees = [_NONE] * population.classes
     for group in _groups(first, population, usable, value, precision, basis):
+        if population.unit == "cell" and not _may_pass(population, group, precision):
+            continue
         chooser, sample = _samples(first, population, group, value)
         limits = passing_limits(chooser, sample, precision, _floor(group, value, precision))
         for j in group.classes if limits else []:
@@ -155,7 +157,7 @@ def _groups(
 
     @cache
     def prospect(group: _Group) -> Prospect:
-        if len(group.classes) == 1 and not _may_pass(population, group.classes[0], precision):
+        if not _may_pass(population, group, precision):
             return Prospect()
         samples = _samples(first, population, group, value)
         return prospect_of(*samples, precision, _floor(group, value, precision))
@@ -202,12 +204,17 @@ def _samples(
     return chooser, draw_sample(population, classes, value, least=0.0)
 
 
-def _may_pass(population: Population, j: int, precision: float) -> bool:
+def _may_pass(population: Population, group: _Group, precision: float) -> bool:
     """Whether a class has enough cells for a threshold to pass if no reserved label is wrong.
+
+    Of several classes together nothing is computed: they may.
 
     With thousands of classes most have too few, which this tells in a hundredth of the time that it
     takes to look at each threshold.
     """
+    if len(group.classes) > 1:
+        return True
+    (j,) = group.classes
     ratio = float(population.ratios[j])
     cells = int(population.spread.cells[j].sum()) + len(population.tests_by_class[j])
     return can_pass(cells, ratio / (1 + ratio), precision)

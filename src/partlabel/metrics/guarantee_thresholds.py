@@ -198,11 +198,12 @@ def _test(
     """Whether a threshold passes, whether labels may be filled in from it, and its bound."""
     cells, tested, wrong = (int(part[k]) for part in (ladder.cells, ladder.tested, ladder.wrong))
     if sample.unit == "cell":
-        most = int(allowed_errors(np.array([cells]), sample.fraction, precision)[0])
+        if wrong > int(allowed_errors(np.array([cells]), sample.fraction, precision)[0]):
+            return False, False, 0.0
         # the errors in the sample must make up for it if more labels than expected are in it
         applies = wrong >= (1 - precision) * (tested - sample.fraction * cells) - 1e-9
         errors = most_errors(wrong, cells, sample.fraction)
-        return wrong <= most, applies, 1 - (errors - wrong) / max(cells - tested, 1)
+        return True, applies, 1 - (errors - wrong) / max(cells - tested, 1)
     if first is None:  # not exact, since the factor is a mean
         number = float(ladder.independent[k])
         bound = at_least(number * (tested - wrong) / max(tested, 1), number)

@@ -5,27 +5,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.metrics.known_cells import KnownCells
+
 Floats = NDArray[np.float64]
 
 
-def resampled_map(
-    scores: NDArray[Any], labels: NDArray[np.int8], times: NDArray[np.int64]
-) -> Floats:
+def resampled_map(cells: KnownCells, times: NDArray[np.int64]) -> Floats:
     """The mAP of each sample of images, as :func:`metrics.evaluate` computes it.
 
     A class counts in those samples in which it is known to be present in an image, and absent in
     another.
 
     Args:
-        scores: [n, C]
-        labels: [n, C] in {-1, 0, 1}; 0 (unknown) is ignored.
+        cells: the known labels of images, with their scores.
         times: [S, n] how often each image is in each sample.
 
     Returns:
         [S] NaN for a sample in which no class counts.
     """
     precisions = np.stack(
-        [_average_precisions(scores[:, j], labels[:, j], times) for j in range(labels.shape[1])],
+        [
+            _average_precisions(cells.scores[own], cells.labels[own], times, cells.rows[own])
+            for own in cells.by_class
+        ],
         axis=1,
     )
     counted = ~np.isnan(precisions)
@@ -34,14 +36,16 @@ def resampled_map(
 
 
 def _average_precisions(
-    scores: NDArray[Any], labels: NDArray[np.int8], times: NDArray[np.int64]
+    scores: NDArray[Any], labels: NDArray[np.int8], times: NDArray[np.int64], images: NDArray[Any]
 ) -> Floats:
-    """[S] the average precision of a class; equal scores share one precision."""
-    known = np.flatnonzero(labels)
-    order = known[np.argsort(-scores[known], kind="stable")]
+    """[S] the average precision of a class, by its known labels [m] in the order of their images.
+
+    Equal scores share one precision.
+    """
+    order = np.argsort(-scores, kind="stable")
     ends = np.flatnonzero(np.diff(scores[order], append=np.nan) != 0)  # of equal scores
     present = labels[order] > 0
-    drawn = times[:, order]
+    drawn = times[:, images[order]]
     hits = np.cumsum(drawn * present, axis=1)[:, ends]
     alarms = np.cumsum(drawn, axis=1)[:, ends]
     gained = np.diff(hits, axis=1, prepend=0)

@@ -1,12 +1,15 @@
 """The device and the precision of a training, through Lightning Fabric."""
 
+from typing import TYPE_CHECKING
+
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.plugins.precision import MixedPrecision
 
 from partlabel.base import launch
 from partlabel.base.errors import InputError
 from partlabel.models.precision import Precision
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 _KINDS = ("cpu", "cuda", "mps")
 
@@ -42,7 +45,7 @@ def _has_mps() -> bool:
     return bool(torch.backends.mps.is_available())
 
 
-def make_fabric(device: str = "auto", precision: Precision = "32", world: int = 1) -> Fabric:
+def make_fabric(device: str = "auto", precision: Precision = "32", world: int = 1) -> "Fabric":
     """What runs the steps of a training.
 
     Args:
@@ -50,6 +53,10 @@ def make_fabric(device: str = "auto", precision: Precision = "32", world: int = 
         precision: of the layers for which it is safe; weights and the loss stay at 32 bits.
         world: number of devices of this kind, one process each.
     """
+    # only a training needs it, and it takes longer to import than torch
+    from lightning_fabric import Fabric
+    from lightning_fabric.plugins.precision import MixedPrecision
+
     chosen = find_device(device)
     devices = [chosen.index] if chosen.index is not None and world == 1 else world
     # given as a plugin: by name, Fabric would replace 16 bits on the CPU by bfloat16

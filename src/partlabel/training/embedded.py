@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from partlabel.base.allocation import reuse_blocks
 from partlabel.base.errors import InputError, PartlabelWarning, count
 from partlabel.labels import LabelTable
 from partlabel.learning.teachers import TeacherScores
@@ -59,6 +60,7 @@ def embedded_inputs(
     Args:
         on_maps: called with the features before they are reduced.
     """
+    reuse_blocks()
     embeddings = Embeddings(features, features.locate(table.ids))
     on_maps(embeddings)
     reduction = model.backbone.reduction

@@ -114,7 +114,8 @@ def _describe(selection: Selection) -> str:
         text += f"; not used: {count(without, 'image')} without a split" if without else ""
     side = selection.side or []
     text += f"; side information: {count(len(side), 'class', 'classes')}" if side else ""
-    dropped = [name for name in labels.classes if name not in {*table.classes, *side}]
+    kept = {*table.classes, *side}
+    dropped = [name for name in labels.classes if name not in kept]
     return text + (f"; classes left out: {some(dropped, 20)}" if dropped else "")
 
 

@@ -116,7 +116,7 @@ def image_groups(
     """
     known = table.cells.where(table.cells.values != 0)
     cells = known if shown is None else table.cells.where(shown)
-    pairs = np.unique(cells.rows * (len(table.origins) + 1) + cells.origins_or_none())
+    pairs = _distinct(cells.rows * (len(table.origins) + 1) + cells.origins_or_none())
     marks = keys([f"{code}" for code in range(len(table.origins) + 1)])
     mark = np.zeros(len(table), dtype=np.uint64)
     with np.errstate(over="ignore"):
@@ -138,6 +138,11 @@ def image_groups(
     # the tagged images of a group, which is small maybe, are known as the group is
     used, of_image = np.unique(2 * of_image + tagged_images(table), return_inverse=True)
     return Groups(of_image.astype(np.int64), np.array(random, dtype=np.bool_)[used // 2])
+
+
+def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The distinct values in ascending order; fast if equal ones mostly follow each other."""
+    return np.unique(values[np.diff(values, prepend=-1) != 0])
 
 
 def groups_without_reserved(
@@ -297,10 +302,21 @@ def _draw(
     names = keys(table.ids)[first], keys(table.classes)[cells.columns]
     pilot = uniform(key(seed, "pilot"), *names) < _PILOT
     eligible = used[cells.rows] & _may_test_by(table, pilot & used[cells.rows])
-    _, unit = np.unique(first * len(table.classes) + cells.columns, return_inverse=True)
+    unit = _ranks(first * len(table.classes) + cells.columns)
     trained = np.bincount(unit, (cells.values != 0) & ~eligible)[unit] > 0
     draws = uniform(key(seed, "reserved labels"), *names)
     return _Draw(draws, pilot, eligible & ~trained, unit)
+
+
+def _ranks(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[m] the place of each value among the distinct ones, in ascending order.
+
+    >>> _ranks(np.array([7, 7, 9])).tolist(), _ranks(np.array([2, 5, 6])).tolist()
+    ([0, 0, 1], [0, 1, 2])
+    """
+    if len(values) and (values[1:] >= values[:-1]).all():  # there is no need to sort
+        return np.cumsum(np.diff(values, prepend=values[0]) > 0)
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
 def _needed() -> float:

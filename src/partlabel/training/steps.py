@@ -2,10 +2,9 @@
 
 import math
 from contextlib import nullcontext
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from partlabel.base import processes
@@ -23,6 +22,9 @@ from partlabel.training.schedule import factor
 from partlabel.training.settings import Settings
 from partlabel.training.sharing import Shares, average_gradients, average_statistics
 from partlabel.training.whole_set import Sums, WholeSet
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 _CHECK_EVERY = 16  # steps between checks that gradients are finite
 _SEEDS = 64  # seeds of steps that are computed together
@@ -73,7 +75,7 @@ class Steps:
         objective: Objective,
         stage: Stage,
         settings: Settings,
-        fabric: Fabric,
+        fabric: "Fabric",
         shares: Shares | None = None,
     ) -> None:
         self.objective, self.settings, self.fabric = objective, settings, fabric
@@ -143,6 +145,8 @@ class Steps:
         for number, part in enumerate(batch):
             if not len(part):
                 continue
+            # the gradients are asked for their cost only
+            part.logged = not torch.is_grad_enabled()
             figures = compute(part, step, number)
             weights = self.objective.method.part_weights(part)
             assert weights is not None

@@ -9,11 +9,10 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -40,6 +39,9 @@ from partlabel.training.settings import Settings
 from partlabel.training.sharing import Shares, check_equal, drawing_apart, gather_outputs
 from partlabel.training.steps import DivergedError, Objective, Steps
 from partlabel.training.whole_set import WholeSet, whole_set
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 _SAVE_EVERY = 10.0  # seconds between checkpoints, at least
 _QUICK = 0.1  # seconds that writing a checkpoint may take; else there are fewer of them
@@ -75,7 +77,7 @@ class Trainer:
         watcher: Watcher,
         members: Sequence["Trainer"] = (),
         workers: int | None = None,
-        fabric: Fabric | None = None,
+        fabric: "Fabric | None" = None,
     ) -> None:
         self.settings, self.train_set, self.val_set = settings, train, val
         self.checkpoint, self.watcher = checkpoint, watcher

@@ -172,7 +172,8 @@ class Assessment:
         high, low = (self._limits[value].to(values.dtype) for value in _VALUES)
         if len(high) > 1:
             high, low = high[kinds], low[kinds]
-        decided = (values >= high).to(torch.int8).sub_((values <= low).to(torch.int8)).numpy()
+        present, absent = (values >= high).view(torch.int8), (values <= low).view(torch.int8)
+        decided = present.sub_(absent).numpy()
         known = material.scores.table.cells.take(rows)
         keep = known.values != 0
         decided[known.rows[keep], known.columns[keep]] = 0

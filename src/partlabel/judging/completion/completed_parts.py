@@ -139,7 +139,7 @@ class Filling:
     def _filled(self, images: Rows, rows: Rows, logits: Tensor, values: NDArray[np.int8]) -> Cells:
         """The cells that are filled in, and with ``all_scores`` those that stay unknown."""
         flat = values.reshape(-1)
-        chosen = np.flatnonzero(flat)
+        chosen = np.flatnonzero(flat != 0)  # of booleans it takes a fraction of the time
         at, columns = np.divmod(chosen, values.shape[1])
         self.counted.add(rows[at], columns, flat[chosen])
         if self.all_scores:
@@ -175,7 +175,7 @@ class Filling:
         low, high = (
             torch.from_numpy((centre + sign * width).astype(np.float32)) for sign in (-1, 1)
         )
-        return np.flatnonzero(((logits > low) & (logits < high)).numpy())
+        return np.flatnonzero((logits > low).logical_and_(logits < high).numpy())
 
     def _known(self, rows: Rows) -> NDArray[np.int64]:
         """The positions in [b, C] of the known cells of rows [b]."""

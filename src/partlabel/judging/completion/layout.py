@@ -211,7 +211,8 @@ def reserved_labels(
         seed: of the random numbers.
         table: the images.
     """
-    names = keys(table.ids)[tested.rows], keys(table.classes)[tested.columns]
+    images, place = np.unique(tested.rows, return_inverse=True)
+    names = keys(table.ids.take(images))[place], keys(table.classes)[tested.columns]
     return ReservedLabels(
         tested.columns.astype(np.int64),
         tested.labels,

@@ -1,6 +1,7 @@
 """All that guarantees of any precision are found from: the scores of a run, and its labels."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ class Material:
         """Turns scores into probabilities."""
         return self.meter.calibrated.line
 
-    @property
+    @cached_property
     def first(self) -> KnownCells | None:
         """Labels that decide what is tested, with calibrated logits; None if they test too."""
         if self.held.kind == "cross":

@@ -41,6 +41,13 @@ class Arrow(PartsFormat):
         """Write the whole table."""
         table.save(path)
 
-    def write_parts(self, header: LabelTable, parts: Iterable[LabelTable], path: Path) -> None:
+    def write_parts(
+        self,
+        header: LabelTable,
+        parts: Iterable[LabelTable],
+        path: Path,
+        *,
+        every_cell: bool = False,
+    ) -> None:
         """Write the columns one after the other, and then put them together."""
         save_parts(header, parts, path)

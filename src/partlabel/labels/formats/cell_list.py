@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,22 @@ class CellList(PartsFormat):
         parts = (table.subset(order[i : i + _IMAGES]) for i in range(0, len(order), _IMAGES))
         self._write(table, parts, path, declares=not _in_order_of_appearance(table))
 
-    def write_parts(self, header: LabelTable, parts: Iterable[LabelTable], path: Path) -> None:
-        """Write part by part; the classes come first, as nobody knows where they appear."""
-        self._write(header, parts, path, declares=True)
+    def write_parts(
+        self,
+        header: LabelTable,
+        parts: Iterable[LabelTable],
+        path: Path,
+        *,
+        every_cell: bool = False,
+    ) -> None:
+        """Write part by part; the classes come first, unless the first part has them in order."""
+        if every_cell:
+            parts = iter(parts)
+            head = list(islice(parts, 1))
+            declares = not all(map(_in_order_of_appearance, head))
+            self._write(header, chain(head, parts), path, declares=declares)
+        else:  # nobody knows where they appear
+            self._write(header, parts, path, declares=True)
 
     def _write(
         self, header: LabelTable, parts: Iterable[LabelTable], path: Path, *, declares: bool

@@ -72,13 +72,21 @@ class PartsFormat(Format):
     """A format that can be written part by part, so that a table need not be in memory."""
 
     @abstractmethod
-    def write_parts(self, header: LabelTable, parts: Iterable[LabelTable], path: Path) -> None:
+    def write_parts(
+        self,
+        header: LabelTable,
+        parts: Iterable[LabelTable],
+        path: Path,
+        *,
+        every_cell: bool = False,
+    ) -> None:
         """Write a table that comes in parts of consecutive images, atomically.
 
         Args:
             header: its classes and origins, without images. Its splits and the details of its cells
                 are not None if those of some part may not be.
             parts: one after the other.
+            every_cell: whether images have a cell of each class, but for those that have none.
         """
 
 

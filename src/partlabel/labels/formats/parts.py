@@ -16,11 +16,12 @@ def write_label_parts(
     format: str | None = None,
     *,
     excel_safe: bool = False,
+    every_cell: bool = False,
 ) -> bool:
     """Write a label file from parts of consecutive images, if its format allows it.
 
     Args:
-        header, parts: as in :meth:`PartsFormat.write_parts`.
+        header, parts, every_cell: as in :meth:`PartsFormat.write_parts`.
         path, format, excel_safe: as in :func:`write_labels`.
 
     Returns:
@@ -33,5 +34,5 @@ def write_label_parts(
     if chosen.writes_text_table(path):
         header = quoted_table(header, excel_safe=excel_safe)
         parts = (quoted_table(part, excel_safe=excel_safe) for part in parts)
-    chosen.write_parts(header, parts, path)
+    chosen.write_parts(header, parts, path, every_cell=every_cell)
     return True

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from timm.data.config import resolve_model_data_config
 from torch import Tensor, nn
 
 from partlabel.models.backbones.family import FamilyMaps, find_ending
-from partlabel.models.backbones.networks import create
+from partlabel.models.backbones.networks import create, input_config
 from partlabel.models.backbones.splitting import split
 from partlabel.models.precision import Precision, autocast
 from partlabel.models.reduction import Reduction
@@ -68,7 +67,7 @@ class Backbone(nn.Module):
     ) -> None:
         super().__init__()
         network = create(name, weights, size)
-        config: dict[str, Any] = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
+        config = input_config(network)
         self.register_buffer("mean", torch.tensor(config["mean"]).view(1, 3, 1, 1) * 255, False)
         self.register_buffer("std", torch.tensor(config["std"]).view(1, 3, 1, 1) * 255, False)
         self.name, self.frozen, self.size, self.precision = name, frozen, size, precision

@@ -1,12 +1,13 @@
 """What is to be known of a network before a training: pooling, sizes, maps, weights."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import timm
 import torch
 from torch import Tensor
 
 from partlabel.base.errors import InputError, some
+from partlabel.base.late_import import LateImport
 from partlabel.models.backbones.backbone import Backbone
 from partlabel.models.backbones.networks import (
     check_name,
@@ -18,6 +19,11 @@ from partlabel.models.backbones.networks import (
 )
 from partlabel.models.backbones.own_classifier import count_own_classes
 from partlabel.models.backbones.packaged import PACKAGED, is_packaged
+
+if TYPE_CHECKING:
+    import timm
+else:  # only networks for images need it, and it takes longer to import than torch
+    timm = LateImport("timm")
 
 
 @dataclass(frozen=True)

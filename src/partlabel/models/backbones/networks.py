@@ -5,16 +5,21 @@ import difflib
 import warnings
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import timm
 import torch
 from torch import nn
 
 from partlabel.base.choices import DEFAULT_BACKBONE
 from partlabel.base.errors import InputError, PartlabelWarning, count, some
+from partlabel.base.late_import import LateImport
 from partlabel.models.backbones.packaged import is_packaged, load_packaged
 from partlabel.models.backbones.weight_files import load_weights
+
+if TYPE_CHECKING:
+    import timm
+else:  # only networks for images need it, and it takes longer to import than torch
+    timm = LateImport("timm")
 
 DEFAULT_SIZE = 224
 
@@ -38,6 +43,12 @@ def config_of(name: str) -> dict[str, Any]:
     """timm's configuration of a network: image size, mean, weights."""
     config = timm.get_pretrained_cfg(name)
     return {} if config is None else config.to_dict()  # type: ignore[no-untyped-call]
+
+
+def input_config(network: nn.Module) -> dict[str, Any]:
+    """How images are to be prepared for a network: mean, std, interpolation."""
+    resolve: Any = timm.data
+    return dict(resolve.resolve_model_data_config(network))
 
 
 def native_size(name: str) -> int:

@@ -1,16 +1,21 @@
 """The classifier that a network was pretrained with."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import timm
 import torch
 from torch import nn
 
 from partlabel.base.errors import InputError, warn
+from partlabel.base.late_import import LateImport
 from partlabel.models.backbones.backbone import Backbone
 from partlabel.models.backbones.networks import config_of, load_whole
 from partlabel.models.own_classes import OwnClasses
 from partlabel.models.reduction import Reduction
+
+if TYPE_CHECKING:
+    import timm
+else:  # only networks for images need it, and it takes longer to import than torch
+    timm = LateImport("timm")
 
 _IMAGENET = 1000  # classes; those of ImageNet-21k would be more than the features
 _SAME = 1e-3  # largest difference of two ways to the same logits

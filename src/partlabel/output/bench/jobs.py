@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,13 +23,13 @@ from partlabel.base.files import atomic_file
 from partlabel.base.processes import take_turns
 from partlabel.images.batches import Rows
 from partlabel.judging.pseudo_label_rates import judge
-from partlabel.judging.scoring import Scored, evaluate_scored, labels_to_measure, score
+from partlabel.judging.scoring import Measured, labels_to_measure, measure
 from partlabel.labels import LabelTable, simulate
 from partlabel.labels.groups import Groups
-from partlabel.metrics import by_annotations, evaluate
+from partlabel.metrics import by_annotations, evaluate_cells
 from partlabel.metrics.resampling import resampled_map
 from partlabel.output.bench.curves import BY_EPOCH
-from partlabel.output.bench.label_bias import WHOLE, whole_rows
+from partlabel.output.bench.label_bias import WHOLE
 from partlabel.output.bench.results import Result, name_of_labels
 from partlabel.output.bench.spec import FULL, Spec, strategy_of
 from partlabel.output.bench.spec_labels import read_table
@@ -292,9 +292,10 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
     }
     if test:
         figures |= _by_epoch(run)
-        scored = score(run, labels_to_measure(run, table.split(spec.test_split)))
-        evaluation = evaluate_scored(scored)
-        figures |= _on_test_images(scored)
+        tested = labels_to_measure(run, table.split(spec.test_split))
+        measured = measure(run, tested)
+        evaluation = measured.evaluation
+        figures |= _on_test_images(tested, measured)
         groups = by_annotations(evaluation, run.selection.training)
         figures |= {f"G{n}": group["mAP"] for n, group in enumerate(groups, 1)}
         figures |= dict(evaluation)
@@ -310,19 +311,19 @@ def _by_epoch(run: Run) -> dict[str, Any]:
     return {} if None in values else {BY_EPOCH: values}
 
 
-def _on_test_images(scored: Scored) -> dict[str, Any]:
+def _on_test_images(table: LabelTable, measured: Measured) -> dict[str, Any]:
     """The mAP of resampled test images, and of those with all labels known if there are others."""
-    rows = scored.readable
-    scores, truth = scored.scores[rows], scored.table.dense()[rows]
-    names = "\x1f".join(scored.table.subset(rows).ids).encode()
-    resampled = resampled_map(scores, truth, draw_samples(len(truth)))
+    images = np.flatnonzero(measured.readable)
+    cells = replace(measured.cells, rows=np.searchsorted(images, measured.cells.rows))
+    names = "\x1f".join(table.ids.take(images)).encode()
+    resampled = resampled_map(cells, draw_samples(len(images)))
     figures: dict[str, Any] = {
         TEST_IMAGES: hashlib.blake2b(names, digest_size=8).hexdigest(),
         RESAMPLED: [None if math.isnan(value) else round(value, 6) for value in resampled.tolist()],
     }
-    whole = whole_rows(truth)
+    whole = np.bincount(cells.rows, minlength=len(images)) == cells.classes
     if WHOLE <= whole.sum() < len(whole):
-        figures["mAP_whole"] = evaluate(scores[whole], truth[whole])["mAP"]
+        figures["mAP_whole"] = evaluate_cells(cells.where(whole[cells.rows]))["mAP"]
     return figures
 
 

@@ -7,16 +7,12 @@ from numpy.typing import NDArray
 
 from partlabel.base.errors import some
 from partlabel.labels import LabelTable
+from partlabel.labels.cells import Cells
 
 _SURE = 4.0  # standard errors from which on a difference is said
 _RATIO = 1.5  # shares of present labels that differ by less are not said
 _UNEVEN = 2.0  # shares of known labels per class that differ by less are not said
 WHOLE = 30  # fully labelled images that are enough to measure on
-
-
-def whole_rows(labels: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """[n] which images have all labels [n, C] known."""
-    return np.asarray((labels != 0).all(axis=1))
 
 
 def bias_notes(table: LabelTable) -> list[str]:
@@ -26,24 +22,26 @@ def bias_notes(table: LabelTable) -> list[str]:
     images of which less is known, or between sources; or some classes are known far
     more often than others.
     """
-    labels = table.dense()
-    if not (labels == 0).any() or not (labels != 0).any():
+    cells = table.cells.where(table.cells.values != 0)
+    if not 0 < len(cells.values) < math.prod(table.shape):
         return []
-    return [*_by_image(labels), *_by_origin(table), *_by_class(table, labels)]
+    return [*_by_image(table, cells), *_by_origin(table), *_by_class(table, cells)]
 
 
-def _by_image(labels: NDArray[np.int8]) -> list[str]:
-    known = (labels != 0).sum(axis=1)
-    enough = whole_rows(labels).sum() >= WHOLE
-    limit = labels.shape[1] if enough else max(1, np.quantile(known[known > 0], 0.75))
+def _by_image(table: LabelTable, cells: Cells) -> list[str]:
+    known, classes = np.diff(cells.starts), len(table.classes)
+    whole = int((known == classes).sum())
+    enough = whole >= WHOLE
+    limit = classes if enough else max(1, np.quantile(known[known > 0], 0.75))
     much = known >= limit
     if much[known > 0].all():
         return []
-    much_share, little_share = (_present(labels[rows]) for rows in (much, ~much))
+    of_much = much[cells.rows]
+    much_share, little_share = (_present(cells.values[some]) for some in (of_much, ~of_much))
     if not _differ(much_share, little_share):
         return []
     measured = (
-        f" 'mAP_whole' is measured on the {int(whole_rows(labels).sum()):,} test images of which "
+        f" 'mAP_whole' is measured on the {whole:,} test images of which "
         "all labels are known: trust it more"
         if enough
         else " A few hundred test images with all labels known would show which method is better"
@@ -75,8 +73,8 @@ def _by_origin(table: LabelTable) -> list[str]:
     ]
 
 
-def _by_class(table: LabelTable, labels: NDArray[np.int8]) -> list[str]:
-    known = (labels != 0).sum(axis=0)
+def _by_class(table: LabelTable, cells: Cells) -> list[str]:
+    known = np.bincount(cells.columns, minlength=len(table.classes))
     rare = np.flatnonzero(known * _UNEVEN < np.median(known))
     # a difference that random gaps would hardly make
     rare = rare[(np.median(known) - known[rare]) > _SURE * math.sqrt(max(np.median(known), 1))]

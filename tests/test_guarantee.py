@@ -246,14 +246,28 @@ def test_classes_with_few_labels_are_tested_together(unit: Unit, chooses: bool) 
     assert all(one.basis is None for one in alone.present)
 
 
-def make_classes(wrong: Any, unit: Unit, images: int) -> tuple[KnownCells, Population]:
+@pytest.mark.parametrize("unit", UNITS)
+def test_without_labels_that_choose_only_the_order_of_scores_counts(unit: Unit) -> None:
+    """Calibration has seen the labels that test then, so how sure it is must not decide."""
+    found = []
+    for slope in (1.0, 3.0):
+        _, population = make_classes(np.full(3, 0.005), unit, images=3000, slope=slope)
+        guarantees = find_guarantees(None, population, 0.9).present
+        found.append([(one.pool, one.limit.cells, one.limit.tested) for one in guarantees])
+    assert found[0] == found[1]
+    assert found[0][0][1] > 0
+
+
+def make_classes(
+    wrong: Any, unit: Unit, images: int, slope: float = 1.0
+) -> tuple[KnownCells, Population]:
     """Labels that choose, and a population of which a quarter tests, with these rates of errors.
 
     A fifth of the cells looks present, with scores that are right in 99 of 100 cells.
     """
     rng, shape = np.random.default_rng(11), (images, len(wrong))
     sign = np.where(rng.random(shape) < 0.2, PRESENT, ABSENT)
-    scores = sign * np.log(99) + rng.normal(0, 0.1, shape)
+    scores = slope * (sign * np.log(99) + rng.normal(0, 0.1, shape))
     truth, chosen = (np.where(rng.random(shape) < wrong, -sign, sign) for _ in range(2))
     tests = rng.random(shape if unit == "cell" else (images, 1)) < 0.25
     unknown = np.broadcast_to(~tests, shape)

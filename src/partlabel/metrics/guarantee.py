@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.labels import ABSENT, PRESENT
-from partlabel.metrics.bounds import can_pass
+from partlabel.metrics.bounds import can_pass, fewest
 from partlabel.metrics.guarantee_thresholds import Limit, Prospect, passing_limits, prospect_of
 from partlabel.metrics.known_cells import KnownCells
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
 
 _ALONE = (0.5, 0.9, 0.99)  # chances to pass: classes with more may be tested alone
+_PLENTY = {PRESENT: 20, ABSENT: 8}  # times the fewest labels, to be tested alone without choosing
 _WORTH = 0.95  # of the labels that pools would find, enough to test more classes alone
 _ALIKE = 0.5  # a class is pooled if its ratio of reserved to unknown labels is not far below others
 
@@ -94,7 +95,9 @@ def find_guarantees(
     Args:
         first: labels that were not trained on, with calibrated logits as scores. They decide where
             sequences start and which classes are pooled. None if there are no labels to decide by:
-            then calibrated scores decide it.
+            then sequences start where a few errors are allowed, and classes with plenty of labels
+            are tested on their own. Calibrated scores must not decide it: they have seen the labels
+            that test.
         population: the labels to fill in, and those that test. The values of the latter are used
             for nothing but the tests.
         precision: share of the filled-in labels that must be right.
@@ -126,7 +129,8 @@ def _guarantees_for(
     for group in _groups(first, population, usable, value, precision, basis):
         if population.unit == "cell" and not _may_pass(population, group, precision):
             continue
-        chooser, sample = _samples(first, population, group, value)
+        chooser = None if first is None else _confidence(first, group.classes, value)
+        sample = _sample(population, group, value)
         limits = passing_limits(chooser, sample, precision, _floor(group, value, precision))
         for j in group.classes if limits else []:
             guarantees[j] = Guarantee(limits[-1], group.basis, group.classes)
@@ -148,28 +152,47 @@ def _groups(
     precision: float,
     basis: Basis | None,
 ) -> list[_Group]:
-    """Which classes are tested on their own and which together, decided on the first part.
-
-    Several ways are compared by the labels that they are expected to find.
-    """
+    """Which classes are tested on their own and which together."""
     if basis == "class":
         return [_Group("class", (j,)) for j in usable]
+    if basis == "pooled":
+        return _with_pools(population, usable, [])
+    if first is None:
+        plenty = _plentiful(population, usable, value, precision)
+        return _with_pools(population, usable, plenty)
+    return _most_promising(first, population, usable, value, precision)
+
+
+def _most_promising(
+    first: KnownCells, population: Population, usable: list[int], value: int, precision: float
+) -> list[_Group]:
+    """The way to group classes that is expected to find most labels, by the labels that choose.
+
+    A way with fewer classes in pools is taken before if it is expected to find nearly as many.
+    """
 
     @cache
     def prospect(group: _Group) -> Prospect:
         if not _may_pass(population, group, precision):
             return Prospect()
-        samples = _samples(first, population, group, value)
-        return prospect_of(*samples, precision, _floor(group, value, precision))
+        chooser = _confidence(first, group.classes, value)
+        sample = _sample(population, group, value)
+        return prospect_of(chooser, sample, precision, _floor(group, value, precision))
 
-    alone: list[tuple[int, ...]] = []
-    if basis is None:
-        chances = [prospect(_Group("class", (j,))).chance for j in usable]
-        pairs = list(zip(usable, chances, strict=True))
-        alone = [tuple(j for j, chance in pairs if chance >= least) for least in _ALONE]
+    chances = [prospect(_Group("class", (j,))).chance for j in usable]
+    pairs = list(zip(usable, chances, strict=True))
+    alone = [tuple(j for j, chance in pairs if chance >= least) for least in _ALONE]
     ways = [_with_pools(population, usable, some) for some in dict.fromkeys([*alone, ()])]
     finds = [sum(prospect(group).finds for group in way) if ways[1:] else 0.0 for way in ways]
     return next(way for way, find in zip(ways, finds, strict=True) if find >= _WORTH * max(finds))
+
+
+def _plentiful(
+    population: Population, usable: list[int], value: int, precision: float
+) -> list[int]:
+    """The classes with so many known labels of a value that each can be tested on its own."""
+    labels, enough = population.tests.labels, _PLENTY[value] * fewest(precision)
+    return [j for j in usable if (labels[population.tests_by_class[j]] == value).sum() >= enough]
 
 
 def _with_pools(population: Population, usable: list[int], alone: Sequence[int]) -> list[_Group]:
@@ -195,13 +218,9 @@ def _floor(group: _Group, value: int, precision: float) -> float:
     return max(math.log(least / (1 - least)), 0.0)
 
 
-def _samples(
-    first: KnownCells | None, population: Population, group: _Group, value: int
-) -> tuple[Sample | None, Sample]:
-    """The labels of a group of classes that choose, and the cells to test."""
-    classes = list(group.classes)
-    chooser = None if first is None else _confidence(first, classes, value)
-    return chooser, draw_sample(population, classes, value, least=0.0)
+def _sample(population: Population, group: _Group, value: int) -> Sample:
+    """The cells of a group of classes that are more likely to have a value than not."""
+    return draw_sample(population, list(group.classes), value, least=0.0)
 
 
 def _may_pass(population: Population, group: _Group, precision: float) -> bool:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from partlabel.metrics.bounds import (
     allowed_errors,
@@ -16,8 +15,11 @@ from partlabel.metrics.bounds import (
     most_errors,
     most_wrong,
 )
-from partlabel.metrics.sampling import Sample
+from partlabel.metrics.sampling import Sample, Unit
 
+# where a sequence starts without labels that choose: one error by chance does not end it there, or
+# none by image, since there are fewer labels to start with
+_FEW_ERRORS: dict[Unit, int] = {"cell": 3, "image": 1}
 _STEP = 1.1  # ratio of the ranks of two thresholds that are tested one after the other
 
 
@@ -70,7 +72,7 @@ def passing_limits(
 
     Args:
         first: labels that decide where the sequence starts: at the threshold that is expected to
-            pass most surely. None to expect what calibrated scores say.
+            pass most surely. None to start at the first threshold that may have a few errors.
         sample: the cells to test. Their confidences, but not their labels, also decide which
             thresholds are tested.
         precision: the precision to show.
@@ -78,8 +80,7 @@ def passing_limits(
     """
     ladder = _ladder(first, sample, precision, floor)
     number, limits = len(ladder.thresholds), []
-    start = int(np.argmax(_powers(first, ladder, sample, precision))) if number else 0
-    for k in range(start, number):
+    for k in range(_start(first, ladder, sample, precision), number):
         passes, applies, bound = _test(first, sample, ladder, k, precision)
         if not passes:
             break
@@ -97,6 +98,19 @@ def passing_limits(
     return limits
 
 
+def _start(first: Sample | None, ladder: _Ladder, sample: Sample, precision: float) -> int:
+    """Where the sequence starts.
+
+    Labels that test must not decide it, and calibrated scores have seen these if none choose.
+    """
+    if not len(ladder.thresholds):
+        return 0
+    if first is not None:
+        return int(np.argmax(_powers(first, ladder, sample, precision)))
+    most = _most(ladder, sample, precision)
+    return int(np.argmax(most >= min(_FEW_ERRORS[sample.unit], int(most.max()))))
+
+
 @dataclass(frozen=True)
 class Prospect:
     """What a sequence of tests may come to, before it is tested.
@@ -110,10 +124,10 @@ class Prospect:
     finds: float = 0.0
 
 
-def prospect_of(first: Sample | None, sample: Sample, precision: float, floor: float) -> Prospect:
-    """What is expected of a sequence of tests; the arguments are those of :func:`passing_limits`.
+def prospect_of(first: Sample, sample: Sample, precision: float, floor: float) -> Prospect:
+    """What is expected of a sequence of tests, as far as the labels of ``first`` can tell.
 
-    It rests on the labels of ``first``; without these, on the confidences of the sample.
+    The arguments are those of :func:`passing_limits`.
     """
     ladder = _ladder(first, sample, precision, floor)
     if not len(ladder.thresholds):
@@ -121,7 +135,7 @@ def prospect_of(first: Sample | None, sample: Sample, precision: float, floor: f
     powers = _powers(first, ladder, sample, precision)
     start = int(np.argmax(powers))
     reached = np.minimum.accumulate(powers[start:])
-    right = ladder.cells * (1 - sample.fraction) * (1 - _error_rates(first, ladder, sample))
+    right = ladder.cells * (1 - sample.fraction) * (1 - _error_rates(first, ladder.thresholds))
     return Prospect(float(powers[start]), float(reached @ np.diff(right[start:], prepend=0.0)))
 
 
@@ -147,28 +161,24 @@ def _ladder(first: Sample | None, sample: Sample, precision: float, floor: float
 
 
 def _powers(
-    first: Sample | None, ladder: _Ladder, sample: Sample, precision: float
+    first: Sample, ladder: _Ladder, sample: Sample, precision: float
 ) -> NDArray[np.float64]:
-    """The chance [k] of each threshold to pass, as far as it can be told before the test."""
-    rates = _error_rates(first, ladder, sample)
+    """The chance [k] of each threshold to pass, as far as the labels of ``first`` can tell."""
+    tested = ladder.cells * sample.fraction if sample.unit == "cell" else ladder.independent
+    rates = _error_rates(first, ladder.thresholds)
+    return expected_power(_most(ladder, sample, precision), tested, rates)
+
+
+def _most(ladder: _Ladder, sample: Sample, precision: float) -> NDArray[np.int64]:
+    """The most errors [k] among the labels that test with which a threshold passes; -1 for none."""
     if sample.unit == "cell":
-        most = allowed_errors(ladder.cells, sample.fraction, precision)
-        return expected_power(most, ladder.cells * sample.fraction, rates)
-    most = most_wrong(ladder.independent, precision)
-    return expected_power(most, ladder.independent, rates)
+        return allowed_errors(ladder.cells, sample.fraction, precision)
+    return most_wrong(ladder.independent, precision)
 
 
-def _error_rates(first: Sample | None, ladder: _Ladder, sample: Sample) -> NDArray[np.float64]:
-    """The expected share of errors [k] beyond each threshold.
-
-    A little above the count among labels that choose; without these, what calibrated scores say.
-    """
-    if first is None:
-        entries = np.searchsorted(-sample.confidence, -ladder.thresholds, side="right")
-        cells = np.diff(sample.ranks(), prepend=0)
-        wrong = np.cumsum(cells * expit(-sample.confidence))
-        return np.asarray(wrong[entries - 1] / ladder.cells)
-    ends = np.searchsorted(-first.confidence, -ladder.thresholds, side="right")
+def _error_rates(first: Sample, thresholds: NDArray[Any]) -> NDArray[np.float64]:
+    """The share of errors [k] beyond each threshold in the first part, a little above the count."""
+    ends = np.searchsorted(-first.confidence, -thresholds, side="right")
     wrong = np.concatenate([[0], np.cumsum(first.wrong)])[ends]
     return np.asarray((wrong + 0.5) / (ends + 1))
 

@@ -18,22 +18,27 @@ Learner = Callable[[Floats, NDArray[Any], Floats, Any], Floats]
 
 
 class World(NamedTuple):
-    """Features [n, d], and true labels [n, C] in {-1, 1}."""
+    """Features [n, d] and true labels [n, C] in {-1, 1}, also of as many other images like these.
+
+    None of the others is labelled. They show what is right among images in general.
+    """
 
     features: Floats
     truth: NDArray[np.int8]
+    other_features: Floats
+    other_truth: NDArray[np.int8]
 
 
 def make_world(rng: Any) -> World:
     """Images of which some are hard for all classes at once; classes from common to rare."""
-    features = rng.normal(size=(IMAGES, FEATURES))
+    features = rng.normal(size=(2 * IMAGES, FEATURES))
     weights = rng.normal(size=(FEATURES, CLASSES)) / np.sqrt(FEATURES)
-    evidence = features @ weights + 0.3 * rng.normal(size=(IMAGES, CLASSES))
-    limits = [np.quantile(evidence[:, j], 1 - share) for j, share in enumerate(PREVALENCES)]
-    truth = np.where(evidence > limits, PRESENT, ABSENT)
-    hard = rng.random((IMAGES, 1)) < 0.1
+    evidence = features @ weights + 0.3 * rng.normal(size=(2 * IMAGES, CLASSES))
+    limits = np.quantile(evidence, 1 - np.array(PREVALENCES), axis=0).diagonal()
+    truth = np.where(evidence > limits, PRESENT, ABSENT).astype(np.int8)
+    hard = rng.random((2 * IMAGES, 1)) < 0.1
     seen = features + hard * 1.5 * rng.normal(size=features.shape)
-    return World(seen, truth.astype(np.int8))
+    return World(seen[:IMAGES], truth[:IMAGES], seen[IMAGES:], truth[IMAGES:])
 
 
 def ridge(features: Floats, labels: NDArray[Any], new: Floats, rng: Any) -> Floats:

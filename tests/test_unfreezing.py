@@ -74,6 +74,29 @@ def test_the_budget_says_how_long_the_backbone_is_trained(
     assert "1 epoch" not in capsys.readouterr().err
 
 
+def test_the_backbone_starts_from_what_the_head_was_trained_on(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With steps of next to no length, the scores stay those of the head on frozen features."""
+    plan = {name: {**one, "lr": 1e-12} for name, one in unfreezing._PLAN.items()}
+    monkeypatch.setattr(unfreezing, "_PLAN", plan)
+    scores: list[Any] = []
+
+    def noted(run: Run) -> float:
+        if run.folder.name == "unfrozen":
+            probe = Run(run.folder.parent / "probe", scene / "images")
+            runs = probe, Run(run.folder, scene / "images")
+            paths = sorted((scene / "images").iterdir())[:8]
+            scores.extend(partlabel.load(one).predict(paths) for one in runs)
+        return 0.0
+
+    monkeypatch.setattr(unfreezing, "_score", noted)
+    sources = scene / "partial.csv", scene / "images", tmp_path / "run"
+    partlabel.train(*sources, frozen="lower", **TINY)
+    assert np.allclose(scores[0], scores[1], atol=1e-3)
+    assert np.ptp(scores[0]) > 0.01
+
+
 def test_the_work_of_a_training_grows_with_what_is_trained() -> None:
     """A linear layer has two operations per weight; a convolution as many at each position."""
     backbones = {part: make_backbone("test_efficientnet", "none", part, 64) for part in PARTS}

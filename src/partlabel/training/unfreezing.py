@@ -99,6 +99,7 @@ def unfreeze(
     single = {**shared, "split_duplicates": True, "group": same, **_best_single(frozen)}
     probe = train(parts / "probe", **_given(single), frozen="all")
     tuned = {**single, **_PLAN[settings.frozen], "epochs": epochs, "start": str(probe.folder)}
+    tuned["fixed_statistics"] = True  # the head was trained on features that follow from them
     unfrozen = train(parts / "unfrozen", **_given(tuned), frozen=settings.frozen)
     kept = unfrozen if _score(unfrozen) > _score(frozen) else frozen
     _write(folder, {"asked": asked, "kept": kept.folder.name, "val_mAP": _scores(frozen, unfrozen)})

@@ -20,6 +20,7 @@ from partlabel.models.backbones.family import find_ending
 from partlabel.models.backbones.networks import why_not
 from partlabel.models.heads import HEADS, class_maps_of
 from partlabel.training.arguments import make_settings
+from partlabel.training.build import build
 
 FAMILIES = {  # the smallest network of each, and what it adds
     "test_efficientnet": 64,  # a map of which the mean is pooled
@@ -118,6 +119,28 @@ def test_the_number_of_trained_blocks_is_a_setting() -> None:
         Backbone("test_convnext", "none", "lower", 64, blocks=1)
     with pytest.raises(InputError, match="--unfreeze-blocks has no effect without"):
         make_settings(method="bce", frozen="all", unfreeze_blocks=2)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_batch_normalisation_can_keep_its_statistics(fixed: bool) -> None:
+    settings = make_settings(
+        method="bce",
+        backbone="test_efficientnet",
+        weights="none",
+        frozen="lower",
+        size=64,
+        fixed_statistics=fixed,
+    )
+    model, _ = build(settings, ["a", "b"], pretrained=False)
+    upper = model.train().backbone.upper
+    before = {name: value.clone() for name, value in upper.state_dict().items()}
+    model(images_of(64)).sum().backward()
+    after = upper.state_dict()
+    changed = [name for name, value in before.items() if not torch.equal(value, after[name])]
+    assert any("running_mean" in name for name in changed) is not fixed
+    assert all(parameter.grad is not None for parameter in upper.parameters())
+    with pytest.raises(InputError, match="--fixed-statistics has no effect with --frozen"):
+        make_settings(method="bce", frozen="all", fixed_statistics=True)
 
 
 def test_sizes_follow_the_network() -> None:

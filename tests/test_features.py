@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from partlabel.base.errors import InputError, JobError
+from partlabel.base.errors import InputError, JobError, data_size
 from partlabel.cli import main
 from partlabel.images.pictures import Pictures
 from partlabel.images.views import view_of
@@ -56,8 +56,12 @@ def test_a_bank_holds_the_maps_of_all_views(
     messages: list[str] = []
     bank = Bank(pictures=4, flip=True, strong=2)
     maps = cached_maps(backbone, images, tmp_path, bank=bank, on_note=messages.append)
-    assert len(messages) == 1
-    assert "12 additional views" in messages[0]
+    images_first, views_next = messages
+    record = 2 * int(np.prod(maps.maps.shape[1:]))
+    assert f"the features of 6 images, which takes {data_size(6 * record)} on disk" in images_first
+    assert f"12 additional views of images, which takes {data_size(12 * record)}" in views_next
+    cached_maps(backbone, images, tmp_path, bank=bank, on_note=messages.append)
+    assert len(messages) == 2  # the second time, nothing is computed
     allowed = {"weak": [("clean", 0), ("flip", 0)], "strong": [("strong", 0), ("strong", 1)]}
     for view, versions in allowed.items():
         drawn = torch.stack([cached(maps, view, epoch) for epoch in range(12)])

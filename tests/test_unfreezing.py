@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import partlabel
 from partlabel.base.errors import FileError, InputError, JobError
 from partlabel.cli import main
 from partlabel.labels.formats import read_labels
+from partlabel.models import make_backbone
 from partlabel.training import unfreezing
+from partlabel.training.backbone_work import operations
 from partlabel.training.run import Run
 
 TINY: dict[str, Any] = {
@@ -21,13 +24,7 @@ TINY: dict[str, Any] = {
     "budget": 2,
     "folds": 2,
 }
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One epoch instead of several."""
-    plan = {name: {**one, "epochs": 1} for name, one in unfreezing._PLAN.items()}
-    monkeypatch.setattr(unfreezing, "_PLAN", plan)
+PARTS: tuple[Any, ...] = ("lower", "nothing")
 
 
 @pytest.mark.parametrize("better", [True, False])
@@ -58,6 +55,78 @@ def test_the_better_of_the_two_is_kept(
         partlabel.train(*sources, frozen="lower", **TINY)
     with pytest.raises(InputError, match="other settings"):
         partlabel.train(*sources, frozen="nothing", resume=True, **TINY)
+
+
+def test_the_budget_says_how_long_the_backbone_is_trained(
+    scene: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(unfreezing, "_score", lambda run: float(run.folder.name == "unfrozen"))
+    sources = scene / "partial.csv", scene / "images"
+    run = partlabel.train(*sources, tmp_path / "run", frozen="lower", **{**TINY, "budget": 40})
+    assert len(run.history()) == 2
+    said = capsys.readouterr().err
+    plan = "the last stage of the backbone is trained for 2 epochs, about 1 min on one processor"
+    assert said.index(plan) < said.index("training on")
+    partlabel.train(*sources, tmp_path / "quiet", frozen="lower", quiet=True, **TINY)
+    assert "1 epoch" not in capsys.readouterr().err
+
+
+def test_the_backbone_starts_from_what_the_head_was_trained_on(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With steps of next to no length, the scores stay those of the head on frozen features."""
+    plan = {name: {**one, "lr": 1e-12} for name, one in unfreezing._PLAN.items()}
+    monkeypatch.setattr(unfreezing, "_PLAN", plan)
+    scores: list[Any] = []
+
+    def noted(run: Run) -> float:
+        if run.folder.name == "unfrozen":
+            probe = Run(run.folder.parent / "probe", scene / "images")
+            runs = probe, Run(run.folder, scene / "images")
+            paths = sorted((scene / "images").iterdir())[:8]
+            scores.extend(partlabel.load(one).predict(paths) for one in runs)
+        return 0.0
+
+    monkeypatch.setattr(unfreezing, "_score", noted)
+    sources = scene / "partial.csv", scene / "images", tmp_path / "run"
+    partlabel.train(*sources, frozen="lower", **TINY)
+    assert np.allclose(scores[0], scores[1], atol=1e-3)
+    assert np.ptp(scores[0]) > 0.01
+
+
+def test_the_work_of_a_training_grows_with_what_is_trained() -> None:
+    """A linear layer has two operations per weight; a convolution as many at each position."""
+    backbones = {part: make_backbone("test_efficientnet", "none", part, 64) for part in PARTS}
+    last, everything = (operations(backbone) for backbone in backbones.values())
+    assert 0 < last < everything
+    seen: list[int] = []
+
+    def note(layer: Any, inputs: Any, output: Any) -> None:
+        shape = output.shape
+        per_position = layer.weight[0].numel() * shape[1]
+        seen.append(2 * per_position * shape[2] * shape[3])
+
+    network = backbones["nothing"]
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.Conv2d):
+            layer.register_forward_hook(note)
+    with torch.no_grad():
+        network.eval()(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
+    assert everything == sum(seen)
+
+
+def test_a_backbone_that_cannot_be_trained_is_an_error_before_the_search(
+    scene: Path, tmp_path: Path
+) -> None:
+    settings = {**TINY, "backbone": "test_efficientnet+test_vit", "size": 160}
+    with pytest.raises(InputError, match="joined networks cannot be split"):
+        partlabel.train(
+            scene / "partial.csv", scene / "images", tmp_path / "run", frozen="lower", **settings
+        )
+    assert not (tmp_path / "run" / "parts").exists()
 
 
 def test_both_are_compared_on_the_same_images_without_a_holdout(

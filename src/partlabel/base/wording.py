@@ -15,8 +15,9 @@ _in_command = False
 
 _FLAGS = {  # options without a value
     *("cache-pixels", "compile", "decay-all", "despite-shift", "drop-empty", "estimates"),
-    *("excel-safe", "landscape", "only-labelled", "overwrite", "own-thresholds", "reserved"),
-    *("quiet", "resume", "single", "split-duplicates", "strict", "tensorboard"),
+    *("excel-safe", "fixed-statistics", "landscape", "only-labelled", "overwrite"),
+    *("own-thresholds", "quiet", "reserved", "resume", "single", "split-duplicates", "strict"),
+    "tensorboard",
 }
 _ARGUMENTS = {
     "for": "goal",

@@ -207,6 +207,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
         "without --unfreeze last",
         lambda values: values.get("frozen") == "lower",
     ),
+    "fixed_statistics": ("with --frozen", lambda values: values.get("frozen") != "all"),
     **dict.fromkeys(
         ("weights", "size"),
         ("with --features", lambda values: values.get("backbone") != NO_BACKBONE),

@@ -47,6 +47,8 @@ def build(
             precision=settings.precision,
             mirror=settings.mirror,
         )
+    for part in backbone.parts:
+        part.fixed_statistics = settings.fixed_statistics
     if settings.own_classes is not None:
         weights = settings.weights if pretrained else None
         add_own_classes(backbone, settings.own_classes, settings.power, weights)

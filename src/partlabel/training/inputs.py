@@ -58,7 +58,7 @@ def make_inputs(
     Args:
         on_broken: called with a message per image that cannot be decoded, if that is noticed here.
         bank: which further views are cached.
-        on_note: called with what is worth knowing before a bank is computed.
+        on_note: called with what is worth knowing before maps are computed.
         on_maps: called with the cached maps before they are reduced.
         keep_maps: keep all positions of a map, even if the head only uses their mean.
     """

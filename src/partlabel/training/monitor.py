@@ -101,6 +101,12 @@ class Monitor:
         warnings.warn(message, PartlabelWarning, stacklevel=2)
 
 
+def print_note(message: str, *, quiet: bool) -> None:
+    """Print a message before there is a monitor."""
+    if not quiet:
+        console(stderr=True).print(worded(message), markup=False)
+
+
 @contextmanager
 def watch(run: Run) -> Iterator[Monitor]:
     """A monitor of a run, which shows its progress within the ``with`` block."""

@@ -134,6 +134,12 @@ class Settings(BaseModel):
         default_text="2",
         ge=1,
     )
+    fixed_statistics: bool = _setting(
+        False,
+        "Network",
+        "Without --frozen: keep the means and variances of batch normalisation. Better with "
+        "--start RUN if the head of that run was trained with --frozen, and so fits them.",
+    )
     reduce: int | None = _setting(
         None,
         "Network",

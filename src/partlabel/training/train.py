@@ -26,7 +26,7 @@ from partlabel.training.embedded import (
 )
 from partlabel.training.fitting import train_into
 from partlabel.training.image_files import find_files
-from partlabel.training.monitor import need_tensorboard
+from partlabel.training.monitor import need_tensorboard, print_note
 from partlabel.training.opening import table_digest
 from partlabel.training.run import Run
 from partlabel.training.run_folder import check_same, is_same_job, open_folder
@@ -134,7 +134,8 @@ def _train(
     if chosen.method == AUTO and chosen.frozen != "all":
         inside = partial(train, table, images, resume=True, **execution.model_dump())
         stated = stated_groups(table, chosen, path)
-        return unfreeze(out, chosen, table, stated, inside, resume=resume)
+        note = partial(print_note, quiet=execution.quiet)
+        return unfreeze(out, chosen, table, stated, inside, note, resume=resume)
     digest, files = table_digest(table), None if images is None else open_images(images)
     run = Run(out, images, execution, vectors, [read_teacher(Path(path)) for path in teachers])
     going_on = resume and run.exists()

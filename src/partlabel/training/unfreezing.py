@@ -1,8 +1,9 @@
 """Train the backbone after ``auto``: what it chose on frozen features is the start.
 
 A linear head is trained on the frozen features with the method and weight decay that ``auto`` found
-best (linear probe). Then the last stage of the backbone, or all of it, is trained with that head.
-The result is kept only if its validation mAP is higher than that of ``auto``.
+best (linear probe). Then the last stage of the backbone, or all of it, is trained with that head,
+for as many epochs as the budget allows. The result is kept only if its validation mAP is higher
+than that of ``auto``.
 
     RUN/parts/frozen      the run of auto
     RUN/parts/probe       the linear head
@@ -24,15 +25,17 @@ from partlabel.base.files import atomic_file
 from partlabel.labels import LabelTable
 from partlabel.labels.formats.delimited import write_delimited
 from partlabel.labels.groups import Groups
+from partlabel.training.auto.budget import backbone_epochs
+from partlabel.training.backbone_work import describe_work
 from partlabel.training.run import Run
 from partlabel.training.run_record import Location
-from partlabel.training.run_split import VALIDATION, has_own_validation
+from partlabel.training.run_split import VALIDATION, has_own_validation, select
 from partlabel.training.settings import AUTO, Settings
 
 _PARTS, _OUTCOME = "parts", "unfreeze.json"
 _PLAN: dict[str, dict[str, Any]] = {  # of the training of the backbone, by what stays frozen
-    "lower": {"epochs": 6, "optimizer": "adam", "lr": 1e-4, "schedule": "cosine"},
-    "nothing": {"epochs": 6, "optimizer": "adam", "lr": 5e-5, "schedule": "cosine"},
+    "lower": {"optimizer": "adam", "lr": 1e-4, "schedule": "cosine"},
+    "nothing": {"optimizer": "adam", "lr": 5e-5, "schedule": "cosine"},
 }
 _SHARED = (  # settings that all trainings have
     *("backbone", "weights", "size", "precision", "seed", "split", "val", "val_split"),
@@ -48,6 +51,7 @@ def unfreeze(
     table: LabelTable,
     groups: Groups | None,
     train: Train,
+    note: Callable[[str], object],
     *,
     resume: bool,
 ) -> Run:
@@ -59,6 +63,7 @@ def unfreeze(
         table: the labels.
         groups: images that the user groups; None if there are none.
         train: trains on the labels and images of the run, or goes on with a training.
+        note: called with what will be done, before it begins.
         resume: whether to go on, or to return a finished run.
     """
     if settings.val == 0 and settings.val_split is None:
@@ -72,6 +77,9 @@ def unfreeze(
         return Run(folder)
     if kept := _outcome(folder).get("kept"):  # stopped while it was moved
         return _move(Run(parts / kept), folder)
+    epochs = backbone_epochs(settings.budget)
+    images = len(select(table, settings, groups).train)
+    note(f"first `auto` on frozen features. Then {describe_work(settings, images, epochs)}")
     parts.mkdir(parents=True, exist_ok=True)
     _write(folder, {"asked": asked, "kept": None})
     search = {name: getattr(settings, name) for name in ("budget", "folds", "single")}
@@ -90,7 +98,8 @@ def unfreeze(
     same = _group_file(selection.groups, selection.labels.ids, parts / "groups.csv")
     single = {**shared, "split_duplicates": True, "group": same, **_best_single(frozen)}
     probe = train(parts / "probe", **_given(single), frozen="all")
-    tuned = {**single, **_PLAN[settings.frozen], "start": str(probe.folder)}
+    tuned = {**single, **_PLAN[settings.frozen], "epochs": epochs, "start": str(probe.folder)}
+    tuned["fixed_statistics"] = True  # the head was trained on features that follow from them
     unfrozen = train(parts / "unfrozen", **_given(tuned), frozen=settings.frozen)
     kept = unfrozen if _score(unfrozen) > _score(frozen) else frozen
     _write(folder, {"asked": asked, "kept": kept.folder.name, "val_mAP": _scores(frozen, unfrozen)})

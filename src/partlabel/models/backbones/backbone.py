@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from partlabel.models.backbones.family import FamilyMaps, find_ending
 from partlabel.models.backbones.networks import create, input_config
@@ -47,10 +48,12 @@ class Backbone(nn.Module):
         grid: (H, W)
         pooling: the pooling of the family, in words.
         interpolation: how images are to be resized, in the words of timm.
+        fixed_statistics: whether batch normalisation keeps its means and variances in training.
     """
 
     mean: Tensor
     std: Tensor
+    fixed_statistics = False
 
     def __init__(
         self,
@@ -115,6 +118,10 @@ class Backbone(nn.Module):
         """Set the mode of the trained part. The frozen part stays in evaluation mode."""
         self.training = mode
         self.upper.train(mode)
+        if self.fixed_statistics:
+            for module in self.upper.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
         return self
 
     def autocast(self) -> AbstractContextManager[object]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.base.errors import count
+from partlabel.base.errors import count, data_size
 from partlabel.base.randomness import key, keys, uniform
 from partlabel.images.batches import Inputs, Rows, in_batches
 from partlabel.images.decoding import DECODING
@@ -153,7 +154,8 @@ def cached_maps(
         workers: processes that decode images; 0 to decode in this process, None to choose.
         progress: called with the number of maps computed so far and the number of missing maps.
         broken: called with a message for each image that cannot be decoded.
-        on_note: called with a message that gives the size of the bank, before it is computed.
+        on_note: called with messages that say how much disk the missing maps need, before they are
+            computed.
     """
     backbone.eval()
     messages: dict[str, None] = {}  # each only once, though every network meets the same images
@@ -211,16 +213,15 @@ def _fill_store(
         return np.asarray(maps.numpy())
 
     contents = content_keys(pictures.paths)
+    announce = partial(_announce, store, on_note)
+    announce(len(set(contents) - store.index.keys()), "the features of {}", "image")
     clean = fill(store, pictures, contents, compute, broken=broken, **options)
     choices = {"clean": [clean], "weak": [clean], "strong": []}
     first = contents[: bank.pictures]
     bank_keys = {
         view_key(content, view, number) for _, view, number in bank.views() for content in first
     }
-    missing = len(bank_keys - store.index.keys())
-    if missing:
-        size, views = missing * store.size, count(missing, "additional view")
-        on_note(f"computing {views} of images, {size / 1e6:,.0f} MB in {store.folder}")
+    announce(len(bank_keys - store.index.keys()), "{} of images", "additional view")
     names = [content.hex() for content in first]
     varied = Pictures(
         names, pictures.paths[: bank.pictures], backbone.size, 0, backbone.interpolation
@@ -232,6 +233,15 @@ def _fill_store(
         )
         choices[drawn_for].append(records)
     return {view: np.stack(each, axis=1) for view, each in choices.items() if each}
+
+
+def _announce(
+    store: MapStore, on_note: Callable[[str], object], missing: int, what: str, thing: str
+) -> None:
+    """Say how much disk missing records need, if there are any."""
+    if missing:
+        things, size = what.format(count(missing, thing)), data_size(missing * store.size)
+        on_note(f"computing {things}, which takes {size} on disk, in {store.folder}")
 
 
 def cache_pixels(

@@ -19,7 +19,8 @@ training images is scored by models that were trained on the others. The result 
     --folds K                       the number of parts
     --single                        keep the best candidate only
     --unfreeze last|all             then train the backbone with the best method, from its linear
-                                    head; kept only if the validation mAP is higher"""
+                                    head, for an epoch per 20 trainings of the budget; kept only if
+                                    the validation mAP is higher"""
 
 AUTO_SETTINGS = [
     name

@@ -18,6 +18,7 @@ from partlabel.models import Backbone, Classifier
 from partlabel.models.backbones import own_classifier
 from partlabel.models.features.embeddings import GivenFeatures
 from partlabel.models.prediction import InputSource
+from partlabel.training.auto.budget import trainings_of
 from partlabel.training.auto.comparison import Comparison
 from partlabel.training.auto.criterion import Criterion, fairly_known, mean
 from partlabel.training.auto.folds import make_folds
@@ -43,8 +44,6 @@ from partlabel.training.run_record import Record, decision_figures
 from partlabel.training.run_split import Selection, by_humans
 from partlabel.training.settings import Settings
 
-BUDGETS = {"small": 24, "medium": 120, "large": 300}  # trainings
-
 
 def check_size(selection: Selection, settings: Settings, features: int) -> None:
     """Raise an error if there are too many images for the memory of this computer.
@@ -52,9 +51,8 @@ def check_size(selection: Selection, settings: Settings, features: int) -> None:
     Args:
         features: D, of an image.
     """
-    trainings = BUDGETS.get(settings.budget) or int(settings.budget)
     images = len(selection.train) + len(selection.val)
-    models = max(trainings // settings.folds, 1)
+    models = max(trainings_of(settings.budget) // settings.folds, 1)
     check_memory(images, len(selection.classes), features, models)
 
 
@@ -181,7 +179,7 @@ def _search(comparison: Comparison, material: Material) -> list[Candidate]:
         own_weights=material.own_weights,
     )
     parts = comparison.parts
-    wanted = BUDGETS.get(settings.budget) or int(settings.budget)
+    wanted = trainings_of(settings.budget)
     budget = max(wanted, parts)
     if wanted < parts:
         monitor.note(f"a candidate needs {parts} trainings, so the budget is {parts}, for one")

@@ -6,7 +6,8 @@ The caption file has the columns ``image`` and ``caption``. The words that occur
 captions of training images become classes beside those of the label file, with names such as
 ``word=street``. In training images a word of the caption is present, and all others are unknown: a
 caption does not mention everything. In the images of the test split, words that the caption does
-not have count as absent, as in the paper; otherwise there would be nothing to measure.
+not have count as absent, as in the paper; otherwise there would be nothing to measure. With
+``--absent`` they count as absent in training images too: the paper's text has labels of 1 and -1.
 
 With ``--side 'word=*'``, ``partlabel train --method imcl`` uses the words only to find similar
 images.
@@ -47,7 +48,9 @@ def read_captions(path: Path) -> dict[str, str]:
     return captions
 
 
-def add_words(labels: LabelTable, captions: dict[str, str], most: int, test: str) -> LabelTable:
+def add_words(
+    labels: LabelTable, captions: dict[str, str], most: int, test: str, *, absent: bool = False
+) -> LabelTable:
     """The labels, and the most frequent words of the captions as further classes.
 
     Args:
@@ -55,6 +58,7 @@ def add_words(labels: LabelTable, captions: dict[str, str], most: int, test: str
         captions: by image.
         most: number of words.
         test: the split in which words that are not in a caption are absent.
+        absent: they are absent in all splits.
     """
     missing = [name for name in labels.ids if name not in captions]
     if missing:
@@ -65,7 +69,8 @@ def add_words(labels: LabelTable, captions: dict[str, str], most: int, test: str
     short = {word for text in training for word in words(text) if len(word) < 3}
     chosen = frequent_words(training, most, [*FUNCTION_WORDS, *short])
     said = mentions(texts, chosen, plurals=False).dense()
-    said[is_test] = np.where(said[is_test] == 1, 1, -1)
+    closed = is_test | absent
+    said[closed] = np.where(said[closed] == 1, 1, -1)
     classes = [*labels.classes, *(PREFIX + word for word in chosen)]
     matrix = np.concatenate([labels.dense(), said], axis=1)
     return LabelTable(list(labels.ids), classes, matrix, labels.splits)
@@ -79,10 +84,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--most", type=int, default=200, help="number of words")
     parser.add_argument("--test", default="val", help="the split to test on")
+    parser.add_argument("--absent", action="store_true", help="words not in a caption are absent")
     given = parser.parse_args()
-    table = add_words(
-        read_labels(given.labels), read_captions(given.captions), given.most, given.test
-    )
+    labels, captions = read_labels(given.labels), read_captions(given.captions)
+    table = add_words(labels, captions, given.most, given.test, absent=given.absent)
     write_labels(table, given.out, "csv")
     say(f"{given.out}: {count(len(table.classes), 'class', 'classes')}, {table.known:.1%} known")
 

@@ -196,6 +196,34 @@ methods: [{{name: a, method: bce}}]
     assert set(np.diff(training.cells.starts)) == {2}  # of five classes
 
 
+def test_side_information_stays_known(scene: Path, tmp_path: Path) -> None:
+    """Labels of other classes are hidden, the same ones as if there were no side classes."""
+    table = read_labels(scene / "labels.csv")
+    side, learned = table.classes[1], [name for i, name in enumerate(table.classes) if i != 1]
+    write_labels(table.with_classes(learned), tmp_path / "learned.csv")
+    strategies = "[{strategy: partial, proportions: [0.5], per_image: true}]"
+    trainings = []
+    for labels, more in ((scene / "labels.csv", f", side: {side}"), (tmp_path / "learned.csv", "")):
+        (tmp_path / "s.yaml").write_text(
+            f"""
+strategies: {strategies}
+settings: {SHORT[:-1]}{more}}}
+methods: [{{name: a, method: imcl, options: {{warmup: 0}}}}]
+"""
+        )
+        spec = read_spec(tmp_path / "s.yaml", labels, scene / "images")
+        out = tmp_path / labels.stem
+        (line,) = run_spec(spec, out, cache=tmp_path / "cache", say=lambda message: None).results
+        assert line["known"] == line["clean"] == 0.5
+        (cell,) = (out / "cells").iterdir()
+        trainings.append(Run(cell / "run").selection)
+    own = trainings[0].side_information
+    assert own is not None
+    assert own.known == 1
+    assert own == table.with_classes([side]).subset(table.ids.find(own.ids))
+    assert trainings[0].training == trainings[1].training
+
+
 def test_merged_and_mixed_labels(scene: Path, tmp_path: Path) -> None:
     strategies = "{strategy: merged, parts: 2}, {strategy: mixed, full: 0.5, tags: 0.25}"
     content = f"""

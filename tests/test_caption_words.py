@@ -23,6 +23,8 @@ def test_words_are_present_or_unknown_and_in_the_test_split_absent(tmp_path: Pat
     assert list(table.classes) == ["dog", "word=street", "word=red"]
     assert table.dense().tolist() == [[1, 1, 0], [-1, 1, 1], [0, -1, 1]]
     assert list(table.splits or []) == ["train", "train", "val"]
+    table = add_words(LABELS, read_captions(path), 2, "val", absent=True)
+    assert table.dense().tolist() == [[1, 1, -1], [-1, 1, 1], [0, -1, 1]]
 
 
 def test_words_of_test_images_are_not_counted() -> None:

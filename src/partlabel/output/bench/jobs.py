@@ -35,6 +35,7 @@ from partlabel.output.bench.spec import FULL, Spec, strategy_of
 from partlabel.output.bench.spec_labels import read_table
 from partlabel.output.bench.uncertainty import RESAMPLED, TEST_IMAGES, draw_samples
 from partlabel.training.run import Run
+from partlabel.training.run_split import side_classes
 from partlabel.training.train import train
 
 
@@ -252,20 +253,11 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
     """Hide labels, train on the others, and return the figures of the run."""
     spec = setup.spec
     table = read_table(spec, cell.seed, setup.groups)
-    if cell.strategy == FULL:
-        labels = simulate.hide(table, "partial", 1.0, cell.seed, spec.split, spec.holdout)
-    else:
-        strategy = strategy_of(spec, cell.strategy)
-        labels = simulate.hide(
-            table,
-            strategy.strategy,
-            cell.proportion,
-            cell.seed,
-            spec.split,
-            spec.holdout,
-            per_image=cell.per_image,
-            **strategy.options,
-        )
+    patterns = cell.settings.get("side") or []
+    side = side_classes(table, [patterns] if isinstance(patterns, str) else patterns)
+    learned = table.with_classes([n for n in table.classes if n not in set(side)])
+    hidden = _hide(spec, cell, learned)
+    labels = _with_side_information(hidden, table, side)
     # the method's table has no rows of other splits, so that no test label can be used
     rows = usable_rows(labels, spec, setup.groups)
     settings: dict[str, Any] = {"seed": cell.seed, "split": spec.split, "reserve": 0, "quiet": True}
@@ -288,7 +280,7 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
     figures: dict[str, Any] = {
         "val_mAP": run.record.best_val_mAP,
         "best_epoch": run.record.best_epoch,
-        **label_shares(labels, table, spec.split),
+        **label_shares(hidden, learned, spec.split),
     }
     if test:
         figures |= _by_epoch(run)
@@ -301,6 +293,30 @@ def _train_and_measure(setup: Setup, cell: Cell, folder: Path, test: bool) -> di
         figures |= dict(evaluation)
         figures |= judge(run, table)
     return figures
+
+
+def _hide(spec: Spec, cell: Cell, table: LabelTable) -> LabelTable:
+    """The table with some labels hidden, as the strategy of the cell says."""
+    if cell.strategy == FULL:
+        return simulate.hide(table, "partial", 1.0, cell.seed, spec.split, spec.holdout)
+    strategy = strategy_of(spec, cell.strategy)
+    return simulate.hide(
+        table,
+        strategy.strategy,
+        cell.proportion,
+        cell.seed,
+        spec.split,
+        spec.holdout,
+        per_image=cell.per_image,
+        **strategy.options,
+    )
+
+
+def _with_side_information(hidden: LabelTable, table: LabelTable, side: list[str]) -> LabelTable:
+    """Labels of which some are hidden, with the side classes, of which none are."""
+    if not side:
+        return hidden
+    return hidden.merge(table.with_classes(side).with_splits(hidden.splits))
 
 
 def _by_epoch(run: Run) -> dict[str, Any]:

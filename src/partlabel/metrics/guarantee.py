@@ -28,7 +28,7 @@ from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sam
 
 _ALONE = (0.5, 0.9, 0.99)  # chances to pass: classes with more may be tested alone
 _PLENTY = {PRESENT: 20, ABSENT: 8}  # times the fewest labels, to be tested alone without choosing
-_WORTH = 0.99  # of the labels that another way would find, enough to test more classes alone
+_WORTH = 0.98  # of the labels that another way would find, enough to test more classes alone
 _ALIKE = 0.5  # a class is pooled if its ratio of reserved to unknown labels is not far below others
 
 

@@ -26,9 +26,9 @@ from partlabel.metrics.guarantee_thresholds import Limit, Prospect, passing_limi
 from partlabel.metrics.known_cells import KnownCells
 from partlabel.metrics.sampling import Basis, Population, Sample, Unit, draw_sample
 
-_ALONE = (0.5, 0.9, 0.99)  # chances to pass: classes with more may be tested alone
+_ALONE = (0.99, 0.9, 0.5)  # chances to pass: classes with more may be tested alone
+_WORTH = 0.95  # of the labels that another way would find: then it is not worth a change
 _PLENTY = {PRESENT: 20, ABSENT: 8}  # times the fewest labels, to be tested alone without choosing
-_WORTH = 0.98  # of the labels that another way would find, enough to test more classes alone
 _ALIKE = 0.5  # a class is pooled if its ratio of reserved to unknown labels is not far below others
 
 
@@ -168,7 +168,8 @@ def _most_promising(
 ) -> list[_Group]:
     """The way to group classes that is expected to find most labels, by the labels that choose.
 
-    A way with fewer classes in pools is taken before if it is expected to find nearly as many.
+    Classes that are nearly sure to pass are tested alone, unless another way is expected to find
+    clearly more.
     """
 
     @cache

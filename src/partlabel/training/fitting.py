@@ -34,7 +34,7 @@ from partlabel.training.examples import Examples
 from partlabel.training.inputs import bank_for, make_inputs
 from partlabel.training.monitor import Monitor, watch
 from partlabel.training.progress import Progress
-from partlabel.training.reserving import calibrating
+from partlabel.training.reserving import calibrating, evidence
 from partlabel.training.run import Run
 from partlabel.training.run_data import make_task
 from partlabel.training.run_record import (
@@ -54,6 +54,10 @@ from partlabel.training.start import start_from
 from partlabel.training.trainer import Trainer
 
 _FITTED = 2000  # images that the reduction of features is fitted on
+_NOTHING_RESERVED = (
+    "no label is reserved, so all are trained on. `complete` tests its guarantee with models of "
+    "folds, but `export` and `predict --abstain` have none; train with --reserve 0.2 for these"
+)
 
 
 def train_into(
@@ -81,6 +85,8 @@ def train_into(
         for note in notes:
             monitor.note(note)
         if settings.method == AUTO:
+            if not selection.tested.known and evidence(selection.known).known:
+                monitor.note(_NOTHING_RESERVED)
             _fit_members(run, record, model, selection, paths, monitor)
             return
         if len(selection.val) and not has_both_kinds(selection.validation):

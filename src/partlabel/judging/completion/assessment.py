@@ -92,14 +92,20 @@ class Assessment:
 
     @cached_property
     def held_filled(self) -> dict[int, float]:
-        """Share of the reserved labels that would have been filled in as present, as absent."""
+        """Share of the reserved labels that would have been filled in as present, as absent.
+
+        By whichever test fills in more, if a class is tested by label and by image.
+        """
         tested, (low, high) = self.material.tested, self.material.ends
         if not self.scopes or not len(tested):
             return dict.fromkeys(_VALUES, 0.0)
-        guarantees, columns = self.scopes[0].guarantees, tested.columns
+        least = {
+            value: np.min([one.guarantees.thresholds(value) for one in self.scopes], axis=0)
+            for value in _VALUES
+        }
         return {
-            PRESENT: float(np.mean(low >= guarantees.thresholds(PRESENT)[columns])),
-            ABSENT: float(np.mean(-high >= guarantees.thresholds(ABSENT)[columns])),
+            PRESENT: float(np.mean(low >= least[PRESENT][tested.columns])),
+            ABSENT: float(np.mean(-high >= least[ABSENT][tested.columns])),
         }
 
     def expected_in(self, origin: int) -> Share:

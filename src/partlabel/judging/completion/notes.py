@@ -12,6 +12,7 @@ from partlabel.judging.completion.doubts import ShareWrong, Suspect, most_common
 from partlabel.judging.completion.held_labels import Mask
 from partlabel.judging.completion.layout import PARTS, TAGGED, Part
 from partlabel.judging.completion.likeness import LEAST_EFFECTIVE, MOST_AUC, Comparison
+from partlabel.judging.completion.origin_groups import LEAST
 from partlabel.judging.image_scores import is_small
 from partlabel.labels import ABSENT, PRESENT, LabelTable
 from partlabel.metrics.bounds import fewest, needed_labels
@@ -151,7 +152,8 @@ class _Gap(NamedTuple):
 def shifted_classes(assessment: Assessment, train: Rows) -> str:
     """Which classes score differently on unknown labels than on the labels that were tested.
 
-    The images of each origin are looked at on their own, without labels that nothing tests.
+    The images of each origin are looked at on their own, if there are enough of them, and without
+    labels that nothing tests.
 
     Args:
         train: the training images; of very many, some are looked at.
@@ -165,6 +167,8 @@ def shifted_classes(assessment: Assessment, train: Rows) -> str:
     gaps: list[_Gap] = []
     for number, origin in enumerate(groups.names):
         here = groups.of_image[rows] == number
+        if here.sum() < LEAST:
+            continue
         unknown, tested = (
             expected_share(logits[here], is_tested[here]),
             assessment.expected_in(number),
@@ -316,7 +320,7 @@ def about_suspects(
 def _how_many(suspects: list[Suspect], wrong: ShareWrong | None) -> str:
     if wrong is None:
         return (
-            "How many of them are cannot be told from scores: the model may make as many errors. "
+            "Scores cannot tell how many of them are: the model may make as many errors. "
             "The least likely ones come first"
         )
     estimate = f"{wrong.share:.0%} are (an estimate, for mistakes at random)"

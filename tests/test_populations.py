@@ -24,6 +24,7 @@ from partlabel.metrics.guarantee import Guarantee, nothing_guaranteed
 from partlabel.metrics.guarantee_thresholds import Limit
 from partlabel.metrics.sampling import draw_sample
 from partlabel.metrics.spread import spread_of
+from partlabel.training.reserving import tagged_images
 from partlabel.training.run_split import Selection, select
 from partlabel.training.settings import Settings
 from populations import population_of
@@ -185,3 +186,33 @@ def test_the_same_number_of_labels_in_each_image_tests_by_image() -> None:
     _, (population,) = make_populations(selection, held, rng)
     assert population.unit == "image"
     assert np.array_equal(population.unknown.sum(axis=0), (rank >= 3).sum(axis=0))
+
+
+@pytest.mark.parametrize("first", ["team", "tags"])
+def test_a_tag_is_no_sample_of_what_a_team_left_out(first: str) -> None:
+    """Among labels that no training has seen, reserved ones are present as often as others.
+
+    A present label that has a tag too is never among the unknown ones, whichever file comes first.
+    """
+    gaps = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        truth = make_truth(rng, 1500)
+        parts = {
+            "team": make_table(np.where(rng.random(truth.shape) < 0.3, truth, 0)),
+            "tags": make_table(np.where((rng.random(truth.shape) < 0.6) & (truth > 0), 1, 0)),
+        }
+        order = sorted(parts, key=lambda name: name != first)
+        one, other = (parts[name].with_origin(name) for name in order)
+        table = one.merge(other)
+        selection = select(table, Settings(method="bce", seed=seed))
+        tagged = tagged_images(selection.known)
+        layout, (by_label, *_) = make_populations(selection, make_held(selection, tagged), rng)
+        hidden, tests = selection.known.dense() == 0, by_label.tests
+        assert len(tests.labels) > 100
+        for group in np.unique(tests.groups):
+            unknown = truth[(layout.groups == group)[:, None] & hidden]
+            ours = tests.labels[tests.groups == group]
+            gaps.append((len(ours) * ((ours > 0).mean() - (unknown > 0).mean()), len(ours)))
+    excess, number = np.sum(gaps, axis=0)
+    assert abs(excess) < 4 * np.sqrt(number * 0.25)

@@ -45,6 +45,7 @@ def combine(
     value: NDArray[np.int8],
     details: Details,
     conflict: Conflict = "unknown",
+    tags: Mask | None = None,
 ) -> Combined:
     """Combine statements about cells.
 
@@ -57,7 +58,8 @@ def combine(
     and ``asked`` become those of the cell. It is one that was confirmed, else one that was not
     asked for, else one that was asked for at random, else one that was asked for by choice. Of
     several such statements it is the first; with the rule ``"theirs"``, the last. So a label that
-    anybody gave unasked stays a label like others, whoever else was asked for it.
+    anybody gave unasked stays a label like others, whoever else was asked for it. Of labels that
+    nobody asked for, a tag goes first: the label would be known without the other statements.
 
     The score of a cell is the first one stated; after a clash, that of the statement taken.
 
@@ -65,17 +67,16 @@ def combine(
         cell: [n] the index of the cell that each statement is about.
         value, details: [n] the content of each statement.
         conflict: the rule for clashes.
+        tags: [n] whether a statement is from an origin that notes presences only of its class.
     """
     statements = _Statements(cell, value, details)
     clash = statements.clash()
     last = conflict == "theirs"
     taken = statements.pick(statements.value != 0, last=last)
     decided = statements.value[taken]
-    if details.asked is not None:
-        agrees = (statements.value != 0) & (statements.value == decided[statements.group])
-        asked = details.asked[statements.order]
-        for level in (RANDOM, NOT_ASKED, CONFIRMED):
-            taken = statements.pick(agrees & (asked == level), last=last, otherwise=taken)
+    agrees = (statements.value != 0) & (statements.value == decided[statements.group])
+    for level in _preferred(details, tags, len(cell)):
+        taken = statements.pick(agrees & level[statements.order], last=last, otherwise=taken)
     overruled = statements.overruled(decided)
     if conflict in ("unknown", "error"):
         decided = np.where(clash, 0, decided).astype(np.int8)
@@ -96,6 +97,14 @@ def combine(
         np.append(statements.starts, len(cell)),
         np.asarray(statements.order[taken]),
     )
+
+
+def _preferred(details: Details, tags: Mask | None, number: int) -> list[Mask]:
+    """Which statements [n] are taken before others that agree; the later, the more so."""
+    asked = np.full(number, NOT_ASKED) if details.asked is None else details.asked
+    levels = [] if details.asked is None else [asked == RANDOM, asked == NOT_ASKED]
+    levels += [] if tags is None else [tags & (asked == NOT_ASKED)]
+    return levels + ([] if details.asked is None else [asked == CONFIRMED])
 
 
 class _Statements:

@@ -209,12 +209,25 @@ def _combine_cells(
         to_row[part.rows] * width + to_column[part.columns]
         for part, to_row, to_column in zip(parts, rows, columns, strict=True)
     ]
+    index, values = np.concatenate(cell_index), np.concatenate([part.values for part in parts])
+    origins = np.concatenate([part.origins_or_none() for part in parts])
     return combine(
-        np.concatenate(cell_index),
-        np.concatenate([part.values for part in parts]),
-        concatenate([part.details for part in parts], [len(part.values) for part in parts]),
+        index,
+        values,
+        concatenate([part.details for part in parts], [len(values) for values in cell_index]),
         conflict,
+        _tags(origins.astype(np.int64) * width + index % max(width, 1), values),
     )
+
+
+def _tags(origin: Integers, values: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """[n] which statements are present labels of a class of which their origin notes no other.
+
+    Args:
+        origin: [n] a number for the origin and the class of each statement.
+    """
+    notes_absent = np.bincount(origin[values < 0], minlength=int(origin.max(initial=-1)) + 1) > 0
+    return np.asarray((values > 0) & ~notes_absent[origin])
 
 
 def _new(positions: list[Integers]) -> list[int]:

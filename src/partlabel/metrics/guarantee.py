@@ -99,7 +99,8 @@ def find_guarantees(
             are tested on their own. Calibrated scores must not decide it: they have seen the labels
             that test.
         population: the labels to fill in, and those that test. The values of the latter are used
-            for nothing but the tests.
+            for nothing but the tests if there are labels to decide by; otherwise the numbers of
+            present and of absent ones also decide which classes are tested, and which alone.
         precision: share of the filled-in labels that must be right.
         basis: ``class`` tests each class on its own, ``pooled`` tests all classes together. By
             default classes that are likely to pass are tested on their own, and the others pooled,
@@ -174,7 +175,7 @@ def _most_promising(
 
     @cache
     def prospect(group: _Group) -> Prospect:
-        if not _may_pass(population, group, precision):
+        if population.unit == "cell" and not _may_pass(population, group, precision):
             return Prospect()
         chooser = _confidence(first, group.classes, value)
         sample = _sample(population, group, value)

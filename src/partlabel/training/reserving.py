@@ -76,9 +76,10 @@ def calibrating(table: LabelTable) -> LabelTable:
 
 
 def tagged_images(table: LabelTable) -> Mask:
-    """[n] images with a present label of an origin that noted presences of its class only.
+    """[n] images with a present label that may not test: a tag, an answer, a label of a model.
 
-    Which these are does not depend on labels that may be reserved: such an origin has none.
+    A tag is a label of an origin that noted presences of its class only. Which images these are
+    does not depend on labels that may be reserved: such an origin has none.
     """
     cells = table.cells
     tags = (cells.values == PRESENT) & ~may_test(table)

@@ -221,12 +221,13 @@ def other_splits(assessment: Assessment) -> str:
 
 
 def tagged_images(assessment: Assessment) -> str:
-    """How many images have tags only, so that no present label of them is filled in."""
+    """How many images have tags, and unknown labels that only other images can test."""
     number = int(assessment.material.layout.open_images(TAGGED).sum())
     if not number:
         return ""
     return (
-        f"{count(number, 'image')} have labels of an origin that noted presences only. Where only "
+        f"{count(number, 'image')} have a known present label that tests nothing: a tag of an "
+        "origin that noted presences only, an answer, or a label of a model. Where only "
         "other images can test their unknown labels, none is filled in as present: these labels "
         "are present less often than in the images that test. Fully labelled images in a split "
         "'holdout' change that"

@@ -34,7 +34,8 @@ def reuse_blocks() -> bool:
 
 def _set(*options: tuple[int, int]) -> bool:
     mallopt = _glibc_function("mallopt")
-    return mallopt is not None and bool(min(mallopt(option, value) for option, value in options))
+    # an older glibc refuses a large threshold, and the next setting alone would do harm: so stop
+    return mallopt is not None and all(mallopt(option, value) for option, value in options)
 
 
 def give_back_memory() -> None:

@@ -152,7 +152,7 @@ def test_a_completion_states_an_estimate_or_that_there_is_none(
     honest = [one for one in completion.suspects if not one.trained]
     assert len(honest) > 50
     if not share:
-        assert "cannot be told from scores" in note
+        assert "Scores cannot tell how many" in note
         assert "%" not in note
         return
     rows, columns = (
